@@ -13,7 +13,8 @@ author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Says why the state of one version cannot be read by another, and by way of which releases one gets there.
-  - Releases up to 24.05 read the two major releases before, those from 24.11 on the three before. A step back is refused.
+  - Releases up to 24.05 read the two major releases before, those from 24.11 on the three before.
+  - A step back is refused.
   - The source is SchedMD's upgrade guide (doc/html/upgrades.shtml, section Compatibility Window).
 positional: wanted
 options:
