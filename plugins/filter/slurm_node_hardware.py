@@ -66,11 +66,7 @@ def slurm_node_hardware(
     record: t.Any, memory_headroom_percent: float = 5, numa_as_sockets: bool = True
 ) -> dict[str, t.Any]:
     """Return the hardware part of a NodeName line of slurm.conf."""
-    if not 0 <= memory_headroom_percent < 100:
-        raise AnsibleFilterError(
-            f"hpcai.gpucluster.slurm_node_hardware: memory_headroom_percent is {memory_headroom_percent}, "
-            "it must be at least 0 and below 100"
-        )
+    headroom = _percent(memory_headroom_percent)
     try:
         record = _catalogue.checked(record, "hpcai.gpucluster.slurm_node_hardware")
     except _catalogue.CatalogueError as exc:
@@ -80,11 +76,24 @@ def slurm_node_hardware(
         "Sockets": sockets,
         "CoresPerSocket": _hardware.core_count(record) // sockets,
         "ThreadsPerCore": record["cpus"]["threads_per_core"],
-        "RealMemory": int(record["memory_mib"] * (1 - memory_headroom_percent / 100)),
+        "RealMemory": int(record["memory_mib"] * (1 - headroom / 100)),
     }
     if record["gpus"]["count"]:
         line["Gres"] = f"gpu:{_hardware.gres_type(record)}:{record['gpus']['count']}"
     return line
+
+
+def _percent(value: t.Any) -> float:
+    try:
+        percent = float(value)
+    except (TypeError, ValueError):
+        percent = -1.0
+    if not 0 <= percent < 100:
+        raise AnsibleFilterError(
+            f"hpcai.gpucluster.slurm_node_hardware: memory_headroom_percent is {value!r}, "
+            "it must be a number, at least 0 and below 100"
+        )
+    return percent
 
 
 class FilterModule:

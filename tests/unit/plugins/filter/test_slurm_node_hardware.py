@@ -48,9 +48,9 @@ def test_machine_without_gpus_has_no_gres() -> None:
     }
 
 
-@pytest.mark.parametrize("percent", [-1, 100, 250])
-def test_headroom_outside_the_range_is_refused(percent: float) -> None:
-    with pytest.raises(AnsibleFilterError, match="it must be at least 0 and below 100"):
+@pytest.mark.parametrize("percent", [-1, 100, 250, "much", None, float("nan")])
+def test_headroom_outside_the_range_is_refused(percent: object) -> None:
+    with pytest.raises(AnsibleFilterError, match="it must be a number, at least 0 and below 100"):
         slurm_node_hardware(_catalogue.find("lab"), percent)
 
 
