@@ -64,8 +64,8 @@ _value:
       elements: str
     reconfigure:
       description:
-        - The daemons that read the file again. V(slurmctld) stands for C(scontrol reconfigure), which also reaches every
-          slurmd, after a restart of slurmctld and before one of slurmd; V(slurmdbd) stands for SIGHUP.
+        - The daemons that read the file again. V(slurmctld) stands for C(scontrol reconfigure), which reaches every
+          slurmd, too, after a restart of slurmctld and before one of slurmd; V(slurmdbd) stands for SIGHUP.
       type: list
       elements: str
     jobs_at_risk:
