@@ -160,7 +160,7 @@ def plan(accounts: Accounts, database: Database, homes: bool) -> Plan:
     for user in accounts.users:
         current = rest.users.get(user.name)
         if current is None:
-            _plan_new_user(result, user, gids)
+            _plan_new_user(result, user)
         else:
             current = current._replace(gid=moved.get(current.gid, current.gid))
             _plan_user(result, user, current, rest.memberships(user.name), gids)
@@ -200,7 +200,7 @@ def _plan_group(result: Plan, group: Group, gids: dict[str, int], moved: dict[in
         gids[group.name] = moved[current] = group.gid
 
 
-def _plan_new_user(result: Plan, user: User, gids: dict[str, int]) -> None:
+def _plan_new_user(result: Plan, user: User) -> None:
     system = ("--system",) if user.system else ()
     groups = ("--groups", ",".join(user.groups)) if user.groups else ()
     argv = (
@@ -258,24 +258,20 @@ def _text(value: t.Any) -> str:
 
 
 def _plan_hash(result: Plan, user: User, rest: Database) -> None:
-    """Plan the password field; a `!` before the hash is the lock."""
-    known = user.name in rest.users
+    """Plan the password field; a `!` before the hash is the lock, which stays as it is unless lock says otherwise."""
     current = rest.hashes.get(user.name, "!")
-    wanted = current
-    if user.password is not None and (user.update_password or not known):
-        wanted = user.password
-    elif user.lock is False and current[:2] == "!$":
-        wanted = current[1:]
-    if user.lock and not wanted.startswith("!"):
-        wanted = f"!{wanted}"
+    asked = user.password is not None and (user.update_password or user.name not in rest.users)
+    value = str(user.password) if asked else current.lstrip("!") if "$" in current else current
+    locked = current.startswith("!$") if user.lock is None else user.lock
+    wanted = f"!{value}" if locked and not value.startswith("!") else value
     if wanted == current:
         return
     result.hashes[user.name] = wanted
-    result.note(f"user {user.name}", {"password": _state(current)}, {"password": f"{_state(wanted)} (changed)"})
+    result.note(f"user {user.name}", {"password": _state(current)}, {"password": f"{_state(wanted)}, changed"})
 
 
 def _state(field: str) -> str:
     """Return what may be shown of a password field."""
-    return ("locked" if field.startswith("!") else "none" if field in ("", "*") else "set") + (
-        " hash" if "$" in field else ""
-    )
+    if "$" not in field:
+        return "none"
+    return "locked" if field.startswith("!") else "set"
