@@ -12,7 +12,8 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Takes the lists that M(hpcai.gpucluster.accounts) takes and returns a sentence for everything that is wrong with them as far as that
+  - Takes the lists that M(hpcai.gpucluster.accounts) takes and returns a sentence for everything that is wrong with
+    them as far as that
     can be seen without a machine. An empty list is good.
   - Each sentence names the variable, what was found and what is allowed. None holds a password or a hash.
 positional: _input

@@ -14,8 +14,10 @@ author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Makes an Ed25519 key pair without a passphrase for every user that has none, and returns all pairs.
-  - The pairs lie in a folder that only root can read. Run the module on one machine of the cluster and give what it returns to
-    M(hpcai.gpucluster.accounts) on the machines that own home folders. Users can then log in from each of them to all others.
+  - The pairs lie in a folder that only root can read. Run the module on one machine of the cluster and give what it
+    returns to
+    M(hpcai.gpucluster.accounts) on the machines that own home folders. Users can then log in from each of them to all
+    others.
   - Private keys are returned only to a task with C(no_log).
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes

@@ -13,11 +13,14 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Takes the whole list of groups and users in one task, reads C(/etc/passwd), C(/etc/group) and C(/etc/shadow) once, and starts a
+  - Takes the whole list of groups and users in one task, reads C(/etc/passwd), C(/etc/group) and C(/etc/shadow) once,
+    and starts a
     command only for what differs. A list of 200 users that is in place costs less than a second.
-  - Everything that is wrong with the lists, or does not fit the machine, is reported in one go before anything is changed.
+  - Everything that is wrong with the lists, or does not fit the machine, is reported in one go before anything is
+    changed.
   - Users and groups that are in no list are left alone.
-  - Files below C(~/.ssh) are read and written with the rights of their owner, so a link leads only where the owner may go
+  - Files below C(~/.ssh) are read and written with the rights of their owner, so a link leads only where the owner may
+    go
     anyway, and a file server that squashes root agrees.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -37,7 +40,8 @@ options:
   users:
     description:
       - The users.
-      - Items in the form that DeepOps uses are taken as well; then O(users[].username) is the login name and O(users[].name) the
+      - Items in the form that DeepOps uses are taken as well; then O(users[].username) is the login name and
+        O(users[].name) the
         full name.
     type: list
     elements: dict
@@ -46,7 +50,8 @@ options:
       name:
         description:
           - Login name; the full name if O(users[].username) is given.
-          - A login name begins with a lower-case letter or C(_), goes on with those, digits and C(-), and has at most 32 characters.
+          - A login name begins with a lower-case letter or C(_), goes on with those, digits and C(-), and has at most
+            32 characters.
         type: str
       username:
         description: Login name, as in DeepOps.
@@ -94,7 +99,8 @@ options:
         choices: [present, absent]
       password:
         description:
-          - Password as a crypt hash, such as C(mkpasswd) or the filter P(ansible.builtin.password_hash#filter) makes. It begins with C($).
+          - Password as a crypt hash, such as C(mkpasswd) or the filter P(ansible.builtin.password_hash#filter) makes.
+            It begins with C($).
           - Without it a new user has no password, and the one of a user that is there stays.
         type: str
       update_password:
@@ -108,7 +114,8 @@ options:
         type: bool
       ssh_keys:
         description:
-          - Public keys that may log in as the user; a list, or a text with one key per line. Options before a key are allowed.
+          - Public keys that may log in as the user; a list, or a text with one key per line. Options before a key are
+            allowed.
         type: raw
         aliases: [ssh_key]
       key_pair:
@@ -127,7 +134,8 @@ options:
         type: bool
         aliases: [remove]
       force:
-        description: With O(users[].state=absent), whether running processes of the user are killed. Without it they stop the task.
+        description: With O(users[].state=absent), whether running processes of the user are killed. Without it they
+          stop the task.
         type: bool
   groups:
     description: The groups, besides the users' own.
@@ -141,7 +149,8 @@ options:
         required: true
       gid:
         description:
-          - Number, from 1000 to 2147483647. Less is allowed with O(groups[].system), where it may also be left to the machine.
+          - Number, from 1000 to 2147483647. Less is allowed with O(groups[].system), where it may also be left to the
+            machine.
         type: int
       state:
         description: Whether the group must be there.
@@ -157,7 +166,8 @@ options:
         default: false
   removed:
     description:
-      - Users that must not be there; names, or mappings with C(name) (or C(username)), C(remove_home) (or C(remove)) and C(force).
+      - Users that must not be there; names, or mappings with C(name) (or C(username)), C(remove_home) (or C(remove))
+        and C(force).
       - The home folder stays unless C(remove_home) is true.
     type: list
     elements: raw
@@ -180,7 +190,8 @@ options:
     default: /home
   create_homes:
     description:
-      - Whether this machine owns the home folders. If true, missing ones are made from C(/etc/skel), keys are written into them
+      - Whether this machine owns the home folders. If true, missing ones are made from C(/etc/skel), keys are written
+        into them
         and C(remove_home) takes effect.
       - Use V(false) on machines that mount the homes from another one. Then nothing below the homes is touched.
     type: bool
@@ -198,7 +209,8 @@ options:
   key_pairs:
     description:
       - Key pairs by user name, as RV(hpcai.gpucluster.account_keys#module:key_pairs) returns them.
-      - They become C(~/.ssh/id_ed25519) and an entry of C(authorized_keys). A different C(id_ed25519) that is there stays.
+      - They become C(~/.ssh/id_ed25519) and an entry of C(authorized_keys). A different C(id_ed25519) that is there
+        stays.
     type: dict
     default: {}
   sudoers_file:
