@@ -21,12 +21,16 @@ if t.TYPE_CHECKING:
 
 
 class AccountsError(Exception):
-    """The lists do not fit, or a command failed; the problems are complete sentences."""
+    """The lists do not fit, and nothing was changed; the problems are complete sentences."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         """Keep the problems."""
         super().__init__("; ".join(problems))
         self.problems = list(problems)
+
+
+class CommandError(AccountsError):
+    """A command failed when others may have changed something."""
 
 
 class Machine(t.NamedTuple):

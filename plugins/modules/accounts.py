@@ -267,7 +267,12 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import AccountsError, Machine, reconcile
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import (
+    AccountsError,
+    CommandError,
+    Machine,
+    reconcile,
+)
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_homes import Homes, KeyPair
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import Defaults, parse
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_processes import end, processes_of
@@ -323,9 +328,9 @@ def machine(module: AnsibleModule) -> Machine:
 
     def run(args: list[str], data: str | None = None) -> tuple[int, str, str]:
         """Start a command in the plain locale."""
-        return t.cast(
-            "tuple[int, str, str]", module.run_command(args, data=data, environ_update={"LC_ALL": "C", "LANG": "C"})
-        )
+        locale = {"LC_ALL": "C", "LANG": "C"}
+        rc, out, err = module.run_command(args, data=data, binary_data=True, environ_update=locale)
+        return rc, out, err
 
     return Machine(
         run=run,
@@ -366,8 +371,10 @@ def main() -> None:
             pairs,
             module.check_mode,
         )
+    except CommandError as exc:
+        module.fail_json(msg=f"stopped half-way, the next run goes on: {exc}", problems=exc.problems)
     except AccountsError as exc:
-        module.fail_json(msg=f"the accounts were refused: {exc}", problems=exc.problems)
+        module.fail_json(msg=f"refused, nothing was changed: {exc}", problems=exc.problems)
     except (OSError, ValueError, KeyError, TypeError) as exc:
         module.fail_json(msg=f"the accounts could not be read or written: {exc!r}", problems=[repr(exc)])
     for warning in result.warnings:
