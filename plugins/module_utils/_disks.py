@@ -73,16 +73,10 @@ def _mountpoints(entry: dict[str, t.Any]) -> t.Iterator[str]:
         yield from _mountpoints(child)
 
 
-def drives(found: list[Disk], exclude_models: t.Sequence[str]) -> list[str]:
-    """Return the local NVMe drives: no partitions, no excluded model."""
-    return sorted(
-        disk.path
-        for disk in found
-        if disk.type == "disk"
-        and disk.path.startswith("/dev/nvme")
-        and "part" not in disk.children
-        and not _excluded(disk, exclude_models)
-    )
+def local_drives(found: list[Disk], exclude_models: t.Sequence[str]) -> list[Disk]:
+    """Return the NVMe drives whose model is not excluded, by name."""
+    drives = [disk for disk in found if disk.type == "disk" and disk.path.startswith("/dev/nvme")]
+    return sorted((disk for disk in drives if not _excluded(disk, exclude_models)), key=lambda disk: disk.path)
 
 
 def _excluded(disk: Disk, models: t.Sequence[str]) -> bool:

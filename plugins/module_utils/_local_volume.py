@@ -44,16 +44,17 @@ class Plan(t.NamedTuple):
 
 
 def choose(found: list[Disk], count: int, exclude_models: t.Sequence[str]) -> tuple[str, ...]:
-    """Return the local drives if there are as many as expected; a count of 0 takes what there is."""
-    names = _disks.drives(found, exclude_models)
+    """Return the drives without partitions if the machine has count drives; a count of 0 takes what there is."""
+    local = _disks.local_drives(found, exclude_models)
+    names = [disk.path for disk in local if "part" not in disk.children]
     if not names:
         raise StorageError(
             f"no local NVMe drive found{f', {count} expected' if count else ''}; set scratch_devices, "
             "or take the machine out of the play"
         )
-    if count and len(names) != count:
+    if count and len(local) != count:
         raise StorageError(
-            f"{len(names)} local NVMe drives found, {count} expected: {', '.join(names)}; nothing was changed. "
+            f"{len(local)} local NVMe drives found, {count} expected: {', '.join(map(str, local))}; nothing was changed. "
             "A drive may be lost; set scratch_drive_count if this machine is right as it is"
         )
     return tuple(names)

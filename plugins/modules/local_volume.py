@@ -44,12 +44,14 @@ options:
   devices:
     description:
       - The disks. Links such as those below C(/dev/disk/by-id) are followed.
-      - If empty, all local NVMe drives without partitions are taken, O(count) of them.
+      - If empty, all local NVMe drives without partitions are taken.
     type: list
     elements: path
     default: []
   count:
-    description: Number of drives that O(devices), when empty, must find. V(0) takes what there is.
+    description:
+      - Number of local NVMe drives, with or without partitions, that the machine must have if O(devices) is empty.
+      - V(0) takes what there is.
     type: int
     default: 0
   exclude_models:
@@ -134,6 +136,8 @@ SPEC: dict[str, t.Any] = {
 def reconcile(machine: Machine, params: t.Mapping[str, t.Any], check_mode: bool) -> tuple[dict[str, t.Any], list[str]]:
     """Bring the volume about; return the result and the warnings."""
     found = _disks.disks(machine)
+    if not params["devices"] and machine.read("/run/systemd/container"):
+        raise StorageError("a container has no drives of its own; name devices, or take the machine out of the play")
     devices = params["devices"] or choose(found, params["count"], params["exclude_models"])
     spec = Spec(
         name=params["name"],
