@@ -15,7 +15,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import M
 
 FSTAB = "/etc/fstab"
 MOUNTINFO = "/proc/self/mountinfo"
-# Mount points whose options in fstab are newer than those in use. Gone after a boot, as is the difference.
+# Mount points whose line in fstab is newer than what is mounted. Gone after a boot, as is the difference.
 PENDING = "/run/gpucluster-nfs-pending.json"
 PORTS = {"nfs": 2049, "nfs4": 2049, "lustre": 988}
 # Options that the kernel changes on a mount in use; everything else needs a new mount.
@@ -171,7 +171,7 @@ class Mounts:
 
     def _ready(self, mount: Wanted, own: dict[str, _fstab.Line]) -> bool:
         """Tell whether the first use will mount it as wanted, as after a boot."""
-        return mount.path in self._waiting and own.get(mount.path) == mount.line
+        return mount.path in self._waiting and own.get(mount.path) == mount.line and mount.path not in self._pending
 
     def _outdated(self, mount: Wanted, own: dict[str, _fstab.Line]) -> bool:
         return (
@@ -193,6 +193,8 @@ class Mounts:
         by_path = {mount.path: mount for mount in wanted}
         late = [path for path in reversed(plan.renew) if not self._renew(by_path[path], own.get(path))]
         renewed = [by_path[path] for path in plan.renew if path not in late]
+        # Should this fail, the next run tries again although autofs waits by then.
+        self._remember([*late, *(mount.path for mount in [*renewed, *plan.mount])])
         self._mount_all([*renewed, *plan.mount])
         late += self._old_connections(wanted, late)
         self._remember(late)

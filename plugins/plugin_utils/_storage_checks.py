@@ -275,7 +275,7 @@ def _numbers(settings: Record) -> Iterator[str]:
         ("nfs_threads", 0, 4096),
         ("nfs_read_ahead_kib", 128, 1048576),
         ("nfs_timeout_seconds", 1, 300),
-        ("scratch_drive_count", 0, 64),
+        ("scratch_drive_count", -1, 64),
     ):
         value = settings.get(name)
         if value is not None and not low <= int(value) <= high:
