@@ -40,7 +40,7 @@ make_image() {
     --customize-hook="chroot \"\$1\" apt-get install --yes --quiet=2 --download-only ${offered[*]}" \
     --customize-hook="bash -euc '. $part/functions; customize \"\$1\" $part/key' hook \"\$1\"" \
     "$suite" "$part/root.tar" ${mirror:+"$mirror"} >&2
-  run bash -euc 'exec >&2; cd "$1"; mkdir root; tar -C root -xf root.tar; cp root/boot/vmlinuz-* kernel; cp root/boot/initrd.img-* initrd
+  run bash -euc 'exec >&2; cd "$1"; mkdir root; tar -C root -xf root.tar; chroot root apt-get update --quiet=2; cp root/boot/vmlinuz-* kernel; cp root/boot/initrd.img-* initrd
     mke2fs -q -t ext4 -d root disk 2G; rm -rf root root.tar; chown "$2" kernel initrd disk' hook "$part" "$(id -u)"
   rm -rf "$image"
   mv "$part" "$image"
@@ -68,7 +68,6 @@ customize() {
   index_packages srv/packages > srv/packages/Packages
   rm -f etc/apt/sources.list.d/*
   echo 'deb [trusted=yes] file:/srv/packages ./' > etc/apt/sources.list
-  chroot . apt-get update --quiet=2
 }
 
 index_packages() {
