@@ -54,8 +54,8 @@ def choose(found: list[Disk], count: int, exclude_models: t.Sequence[str]) -> tu
         )
     if count and len(local) != count:
         raise StorageError(
-            f"{len(local)} local NVMe drives found, {count} expected: {', '.join(map(str, local))}; nothing was changed. "
-            "A drive may be lost; set scratch_drive_count if this machine is right as it is"
+            f"{len(local)} local NVMe drives found, {count} expected: {', '.join(map(str, local))}; "
+            "nothing was changed. A drive may be lost; set scratch_drive_count if this machine is right as it is"
         )
     return tuple(names)
 

@@ -3,9 +3,10 @@
 import fcntl
 import sys
 import time
+from pathlib import Path
 
 action, path = sys.argv[1:]
-with open(path, "a") as stream:
+with Path(path).open("a") as stream:
     if action == "hold":
         fcntl.lockf(stream, fcntl.LOCK_EX)
         time.sleep(30)

@@ -98,7 +98,11 @@ class FakeMachine(Machine):
                 if line.path in self.refused:
                     return 1, "", "Job for home.mount failed."
                 nconnect = next((word for word in line.options.split(",") if word.startswith("nconnect")), "nconnect=1")
-                shared = [options for source, _kind, options in self.mounts.values() if source.split(":")[0] == line.source.split(":")[0]]
+                shared = [
+                    options
+                    for source, _kind, options in self.mounts.values()
+                    if source.split(":")[0] == line.source.split(":")[0]
+                ]
                 self.mounts[line.path] = (line.source, "nfs4", shared[0] if shared else f"rw,{nconnect}")
         if args[1] == "stop":
             self.armed = {path for path in self.armed if unit_name(path, "automount") != args[2]}

@@ -74,7 +74,11 @@ def test_a_disk_that_cannot_be_read_is_an_error() -> None:
 
 def test_the_superblock_of_a_member_is_read() -> None:
     machine = FakeMachine()
-    machine.answers[("mdadm", "--examine", "--export", "/dev/x")] = (0, fixture("mdadm/4.2/examine_raid0_member.txt"), "")
+    machine.answers[("mdadm", "--examine", "--export", "/dev/x")] = (
+        0,
+        fixture("mdadm/4.2/examine_raid0_member.txt"),
+        "",
+    )
 
     array = _disks.array_of(machine, "/dev/x")
 

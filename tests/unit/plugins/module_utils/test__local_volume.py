@@ -82,7 +82,9 @@ def test_naming_a_disk_does_not_take_it_from_its_user() -> None:
 
 
 def test_a_lost_drive_is_told_and_not_built_over() -> None:
-    with pytest.raises(StorageError, match=r"made of 2 drives, but only 1 are there: /dev/nvme0n1; nothing was changed"):
+    with pytest.raises(
+        StorageError, match=r"made of 2 drives, but only 1 are there: /dev/nvme0n1; nothing was changed"
+    ):
         plan(SPEC, [member(A), B], {A.path: OURS})
 
 

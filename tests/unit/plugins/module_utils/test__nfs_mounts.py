@@ -195,7 +195,9 @@ def test_a_server_that_is_down_is_named_with_its_address_and_nothing_changes() -
     machine = FakeMachine()
     machine.silent = {"nfs1"}
 
-    with pytest.raises(StorageError, match=r"nfs1 of /home, /shared cannot be reached within 10 s \(10.0.0.9 port 2049"):
+    with pytest.raises(
+        StorageError, match=r"nfs1 of /home, /shared cannot be reached within 10 s \(10.0.0.9 port 2049"
+    ):
         run(machine, HOME, SHARED)
     assert "nfs1" not in machine.files["/etc/fstab"]
 

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._nfs_data import export_entry, flatten, merge_options, mount_entry
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._nfs_data import (
+    export_entry,
+    flatten,
+    merge_options,
+    mount_entry,
+)
 
 DEFAULTS = ["vers=4.2", "hard", "nconnect=8"]
 BOOT = ["_netdev", "nofail", "x-systemd.automount", "x-systemd.mount-timeout=30s"]
@@ -46,7 +51,14 @@ def test_an_export_gets_safe_options() -> None:
 
 
 def test_an_export_keeps_its_own_choices() -> None:
-    export = {"path": "/sw", "clients": [["a", "b"], "c"], "options": "ro", "squash": "none", "mode": "0755", "owner": "root"}
+    export = {
+        "path": "/sw",
+        "clients": [["a", "b"], "c"],
+        "options": "ro",
+        "squash": "none",
+        "mode": "0755",
+        "owner": "root",
+    }
 
     entry = export_entry(export, ["10.0.0.0/24"])
 
@@ -64,7 +76,13 @@ def test_an_export_of_deepops_is_taken_as_it_stands() -> None:
 def test_a_mount_comes_from_the_default_server() -> None:
     entry = mount_entry({"path": "/home"}, "control", DEFAULTS)
 
-    assert entry == {"path": "/home", "source": "control:/home", "type": "nfs", "options": [*DEFAULTS, *BOOT], "hide": False}
+    assert entry == {
+        "path": "/home",
+        "source": "control:/home",
+        "type": "nfs",
+        "options": [*DEFAULTS, *BOOT],
+        "hide": False,
+    }
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,12 @@ LAN = ["10.0.0.0/24"]
 def test_the_defaults_with_a_network_and_a_server_are_right() -> None:
     both = [{"path": "/home"}, {"path": "/shared"}]
 
-    assert problems({"nfs_exports": both, "nfs_clients": "10.0.0.0/24", "nfs_mounts": both, "nfs_server_address": "control"}) == []
+    assert (
+        problems(
+            {"nfs_exports": both, "nfs_clients": "10.0.0.0/24", "nfs_mounts": both, "nfs_server_address": "control"}
+        )
+        == []
+    )
 
 
 def test_nothing_is_wrong_with_nothing() -> None:
