@@ -112,7 +112,7 @@ def test_a_rebuild_of_what_is_whole_does_nothing() -> None:
 
 
 def test_more_drives_than_the_array_has_are_told() -> None:
-    with pytest.raises(StorageError, match="made of 2 drives, 3 are given.*Not part of it: /dev/nvme2n1"):
+    with pytest.raises(StorageError, match=r"made of 2 drives, 3 are given.*Not part of it: /dev/nvme2n1"):
         plan(SPEC, [member(A), member(B), C], {A.path: OURS, B.path: OURS})
 
 

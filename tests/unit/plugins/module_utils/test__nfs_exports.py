@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import typing as t
 
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nfs_exports as nfs
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import StorageError
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._fake_machine import FakeMachine
+
+if t.TYPE_CHECKING:
+    from pathlib import Path
 
 FILE = "/etc/exports.d/gpucluster.exports"
 HOME = nfs.Export("/home", ("10.0.0.0/24(rw)",))
