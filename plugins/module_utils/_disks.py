@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
 
 COLUMNS = "NAME,TYPE,SIZE,RO,MODEL,MOUNTPOINT"
 HEAD_BYTES = 1024 * 1024

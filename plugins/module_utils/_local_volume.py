@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _disks, _fstab
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._disks import Array, Disk
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
 
 FSTAB = "/etc/fstab"
 MOUNTINFO = "/proc/self/mountinfo"

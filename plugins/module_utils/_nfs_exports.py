@@ -13,7 +13,7 @@ import pwd
 import stat
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
 
 ETAB = "/var/lib/nfs/etab"
 HEADER = "# Ansible managed: hpcai.gpucluster.nfs_exports\n"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 if t.TYPE_CHECKING:
-    from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import Machine
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine
 
 NAMES = {
     "nfs": "mount NFS",

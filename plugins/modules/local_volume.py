@@ -116,7 +116,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _disks
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._local_volume import Spec, Volume, choose
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
 
 SPEC: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},

@@ -77,7 +77,7 @@ exported:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nfs_exports
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
 
 
 def main() -> None:

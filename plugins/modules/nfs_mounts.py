@@ -112,8 +112,8 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import Machine, StorageError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nfs_mounts import Mounts, Wanted, diff, wanted_order
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
 
 SPEC: dict[str, t.Any] = {
     "mounts": {

@@ -59,7 +59,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nfs_support
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import Machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _disks, _fstab
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import StorageError
-from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._fake_machine import FakeMachine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import StorageError
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._fake_storage_machine import FakeMachine
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 LSBLK = ("lsblk", "--json", "--bytes", "--paths", "--output", _disks.COLUMNS)

@@ -10,8 +10,8 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._disks import Array, Disk
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._local_volume import Plan, Spec, Volume, choose, plan
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import StorageError
-from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._fake_machine import FakeMachine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import StorageError
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._fake_storage_machine import FakeMachine
 
 A, B, C = (Disk(f"/dev/nvme{number}n1", size=10**9) for number in range(3))
 SPEC = Spec("scratch", "/scratch", ("/dev/nvme0n1", "/dev/nvme1n1"))

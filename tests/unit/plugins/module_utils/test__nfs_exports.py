@@ -10,8 +10,8 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nfs_exports as nfs
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import StorageError
-from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._fake_machine import FakeMachine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import StorageError
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._fake_storage_machine import FakeMachine
 
 if t.TYPE_CHECKING:
     from pathlib import Path

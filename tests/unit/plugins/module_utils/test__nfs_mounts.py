@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import StorageError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nfs_mounts import PENDING, Mounts, Wanted
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import StorageError
 from ansible_collections.hpcai.gpucluster.plugins.modules.nfs_mounts import reconcile
-from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._fake_machine import FakeMachine
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._fake_storage_machine import FakeMachine
 
 OPTIONS = ("vers=4.2", "nconnect=8", "x-systemd.automount")
 HOME = Wanted("/home", "nfs1:/home", "nfs", OPTIONS)

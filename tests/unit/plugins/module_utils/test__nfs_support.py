@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nfs_support import missing
-from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._fake_machine import FakeMachine
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._fake_storage_machine import FakeMachine
 
 ABSENT = "modprobe: FATAL: Module lustre not found in directory /lib/modules/6.1.0\n"
 

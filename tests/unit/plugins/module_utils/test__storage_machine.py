@@ -8,7 +8,7 @@ import socket
 import stat
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import Machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine
 
 if t.TYPE_CHECKING:
     from pathlib import Path

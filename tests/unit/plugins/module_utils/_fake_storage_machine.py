@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._fstab import parse, unit_name
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import Machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine
 
 if t.TYPE_CHECKING:
     from collections.abc import Sequence
