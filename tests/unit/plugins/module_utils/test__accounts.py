@@ -98,6 +98,15 @@ def test_only_the_difference_is_changed() -> None:
     assert result.after == {"user alice": {"groups": [], "gecos": "Alice L."}}
 
 
+def test_two_groups_of_one_number_on_the_machine_do_not_disturb() -> None:
+    fake = FakeShadow()
+    fake.add_group("zebra", 5000)
+    fake.add_group("ant", 5000)
+    fake.add("alice", 2001, "ant")
+
+    assert bring(fake, {"name": "alice", "uid": 2001, "group": "ant"}).actions == []
+
+
 def test_append_keeps_other_groups() -> None:
     fake = FakeShadow()
     fake.add("alice", 2001, groups=["video"])

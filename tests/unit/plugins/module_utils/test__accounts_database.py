@@ -30,7 +30,7 @@ def test_files_are_read_and_foreign_lines_skipped() -> None:
     assert found.users["alice"] == Account("alice", 2001, 2001, "Alice Liddell,,,", "/home/alice", "/bin/bash")
     assert found.groups["video"] == Entry("video", 44, ("alice", "bob"))
     assert found.hashes == {"root": "*", "alice": "$6$x$y", "bob": "!"}
-    assert found.memberships("alice") == {"video", "research"}
+    assert found.memberships() == {"alice": {"video", "research"}, "bob": {"video"}}
 
 
 def test_a_removed_user_takes_the_own_group_along() -> None:
