@@ -19,6 +19,7 @@ if t.TYPE_CHECKING:
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 LOWEST, HIGHEST = 1000, 2_147_483_647
 NOBODY = (65534, 65535)
+NOWHERE = "/nonexistent"  # the home of Debian's accounts that have none
 SUDO_ALL = "ALL=(ALL:ALL) NOPASSWD: ALL"
 
 REMOVED_KEYS = ("name", "username", "remove_home", "remove", "force", "system")
@@ -300,7 +301,7 @@ def _conflicts(accounts: Accounts, defaults: Defaults) -> list[str]:
     """Return what contradicts itself within the lists."""
     users = [user for user in accounts.users if user.name]
     groups = [group for group in accounts.groups if group.name and group.present]
-    homes = [(user.home, user.name) for user in users if user.home and user.home != "/nonexistent"]
+    homes = [(user.home, user.name) for user in users if user.home and user.home != NOWHERE]
     problems = [
         *_shared(defaults.users, "name", [(user.name, user.name) for user in users]),
         *_shared(defaults.users, "uid", [(user.uid, user.name) for user in users]),

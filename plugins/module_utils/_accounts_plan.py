@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import LOWEST, unknown_groups
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import LOWEST, NOWHERE, unknown_groups
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -157,7 +157,7 @@ def _removal_problems(removed: Removed, database: Database, processes: Callable[
         for other in database.users.values()
         if other.name != removed.name and f"{other.home}/".startswith(f"{current.home.rstrip('/')}/")
     ]
-    if removed.remove_home and inside:
+    if removed.remove_home and current.home != NOWHERE and inside:
         yield f"home {current.home!r} also holds the home of {inside[0]!r}; allowed: remove_home: false"
 
 
@@ -187,7 +187,7 @@ def _plan_removal(result: Plan, removed: Removed, database: Database, homes: boo
     current = database.users.get(removed.name)
     if current is None:
         return
-    purge = removed.remove_home and homes
+    purge = removed.remove_home and homes and current.home != NOWHERE
     text = f"remove user {removed.name} (uid {current.uid})" + (f" and {current.home}" if purge else "")
     options = ("--remove",) if purge else ()
     result.removals.append(Step(text, ("userdel", *options, removed.name)))

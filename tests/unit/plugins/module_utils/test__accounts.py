@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import os
 import typing as t
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import 
     Result,
     reconcile,
 )
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_homes import Homes, KeyPair
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import Accounts, Defaults, parse
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_sudo import SudoDropIn
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils.fake_shadow import FakeShadow
@@ -260,6 +262,45 @@ def test_removal_has_limits(lists: dict[str, t.Any], message: str) -> None:
     fake.add("base", 2010, home="/home")
 
     assert [problem for problem in refusals(fake, **lists) if message in problem]
+
+
+@pytest.mark.parametrize(
+    ("owns_homes", "item", "argv"),
+    [
+        (True, {"remove_home": True}, ["userdel", "--remove", "mallory"]),
+        (True, {}, ["userdel", "mallory"]),
+        (False, {"remove_home": True}, ["userdel", "mallory"]),
+    ],
+)
+def test_a_home_goes_only_when_asked_and_where_homes_are_owned(
+    tmp_path: Path, owns_homes: bool, item: User, argv: list[str]
+) -> None:
+    fake = FakeShadow()
+    fake.add("mallory", 2666, home=str(tmp_path))
+    accounts, _ = parse([], [], [{"name": "mallory", **item}], Defaults())
+    homes = Homes(check=False, exclusive=False) if owns_homes else None
+
+    reconcile(accounts, Defaults(), fake.machine(), NoSudo(), homes, {}, False)
+
+    assert fake.calls == [argv]
+
+
+def test_homes_follow_the_group_number_of_the_machine(tmp_path: Path) -> None:
+    fake = FakeShadow()
+    alice = {"name": "alice", "uid": os.getuid() or 2001, "group": "users", "home": str(tmp_path / "alice")}
+    accounts, _ = parse([{**alice, "system": True}], [], [], Defaults())
+    seen = []
+
+    class Watch(Homes):
+        def settle(self, user: t.Any, gid: int, pair: t.Any) -> list[str]:
+            seen.append((user.name, gid, pair))
+            return ["make home"]
+
+    pairs = {"alice": KeyPair("private", "public"), "bob": KeyPair("private", "public")}
+    result = reconcile(accounts, Defaults(), fake.machine(), NoSudo(), Watch(False, False), pairs, False)
+
+    assert seen == [("alice", 100, pairs["alice"])]
+    assert result.actions[-1] == "make home"
 
 
 def test_absent_groups_go_after_their_members() -> None:
