@@ -207,8 +207,7 @@ def _plan_group(result: Plan, group: Group, gids: dict[str, int], moved: dict[in
         result.groups.append(Step(f"create {key} (gid {group.gid})", ("groupadd", *system, *number, group.name)))
         result.note(key, {"state": "absent"}, {"state": "present", "gid": group.gid})
         gids[group.name] = -1 if group.gid is None else group.gid
-    elif group.gid not in (None, current):
-        assert group.gid is not None
+    elif group.gid is not None and group.gid != current:
         result.groups.append(Step(f"change the gid of {key} to {group.gid}", ("groupmod", *number, group.name)))
         result.note(key, {"gid": current}, {"gid": group.gid})
         result.warnings.append(f"{key}: gid {current} became {group.gid}; files of gid {current} keep the old number")

@@ -216,6 +216,7 @@ def test_a_moved_home_or_number_says_what_stays_behind() -> None:
     assert fake.passwd["alice"]["uid"] == fake.passwd["alice"]["gid"] == 2005
     assert "user alice: home /home/alice became /data/alice; what is in /home/alice stays there" in result.warnings
     assert len(result.warnings) == 3
+    assert result.after["user alice"] == {"uid": 2005, "home": "/data/alice"}
 
 
 @pytest.mark.parametrize(
@@ -277,7 +278,7 @@ def test_a_home_goes_only_when_asked_and_where_homes_are_owned(
 ) -> None:
     fake = FakeShadow()
     fake.add("mallory", 2666, home=str(tmp_path))
-    accounts, _ = parse([], [], [{"name": "mallory", **item}], Defaults())
+    accounts, _problems = parse([], [], [{"name": "mallory", **item}], Defaults())
     homes = Homes(check=False, exclusive=False) if owns_homes else None
 
     reconcile(accounts, Defaults(), fake.machine(), NoSudo(), homes, {}, False)
@@ -288,7 +289,7 @@ def test_a_home_goes_only_when_asked_and_where_homes_are_owned(
 def test_homes_follow_the_group_number_of_the_machine(tmp_path: Path) -> None:
     fake = FakeShadow()
     alice = {"name": "alice", "uid": os.getuid() or 2001, "group": "users", "home": str(tmp_path / "alice")}
-    accounts, _ = parse([{**alice, "system": True}], [], [], Defaults())
+    accounts, _problems = parse([{**alice, "system": True}], [], [], Defaults())
     seen = []
 
     class Watch(Homes):

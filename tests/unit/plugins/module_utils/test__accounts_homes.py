@@ -50,7 +50,7 @@ def mode(path: Path) -> int:
 def test_a_home_is_made_with_keys_and_only_once(tmp_path: Path, skeleton: Path) -> None:
     alice = user(tmp_path, OWN)
 
-    actions, _ = settle(alice, skeleton, PAIR)
+    actions, _warnings = settle(alice, skeleton, PAIR)
 
     home = Path(alice.home)
     assert actions == [f"make home {home}"] + [
@@ -141,7 +141,7 @@ def test_a_huge_file_is_not_cut(tmp_path: Path, skeleton: Path) -> None:
     path = Path(alice.home) / ".ssh/authorized_keys"
     path.write_text("# x\n" * 300_000)
 
-    _, warnings = settle(alice, skeleton)
+    _actions, warnings = settle(alice, skeleton)
 
     assert "larger than" in warnings[0]
     assert path.stat().st_size == 1_200_000
@@ -175,13 +175,13 @@ def test_a_link_leads_only_where_the_user_may_go(tmp_path: Path, skeleton: Path)
     (keys / "authorized_keys").unlink()
     (keys / "authorized_keys").symlink_to(secret)
 
-    _, warnings = settle(alice, skeleton, rights=rights_of)
+    _actions, warnings = settle(alice, skeleton, rights=rights_of)
     assert "Permission denied" in warnings[0]
 
     (keys / "authorized_keys").unlink()
     keys.rmdir()
     keys.symlink_to(folder)
-    _, warnings = settle(alice, skeleton, rights=rights_of)
+    _actions, warnings = settle(alice, skeleton, rights=rights_of)
 
     assert "Permission denied" in warnings[0]
     assert secret.read_text() == "ssh-ed25519 root's own\n"
@@ -193,7 +193,7 @@ def test_a_home_of_somebody_else_is_left_alone(tmp_path: Path, skeleton: Path) -
     alice = user(tmp_path)._replace(uid=2001)
     Path(alice.home).mkdir(parents=True)
 
-    _, warnings = settle(alice, skeleton, rights=rights_of)
+    _actions, warnings = settle(alice, skeleton, rights=rights_of)
 
     assert f"home {alice.home} belongs to uid 0, not to 2001; it was left alone" in warnings
     assert Path(alice.home).stat().st_uid == 0
