@@ -245,7 +245,7 @@ def _model(gpus: dict[str, t.Any]) -> dict[str, t.Any]:
 def _supported(gpus: dict[str, t.Any], model: dict[str, t.Any]) -> dict[int, tuple[float, float, float]]:
     if "supported" in gpus:
         return {int(memory): tuple(steps) for memory, steps in gpus["supported"].items()}  # type: ignore[misc]
-    table = dict(model["supported"])
+    table = {int(memory): tuple(steps) for memory, steps in model["supported"].items()}
     clocks = gpus.get("clocks") or {}
     if "memory" in clocks and int(clocks["memory"]) not in table:
         table = {int(clocks["memory"]): table[max(table)]}
