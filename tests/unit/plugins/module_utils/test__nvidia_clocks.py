@@ -302,6 +302,8 @@ WISHES = st.builds(
     power_limit=st.none() | st.sampled_from(["max", "default", "300", "1e9", ""]),
     persistence=st.none() | st.booleans(),
     gpus=st.none() | st.lists(st.sampled_from(["0", "1", "7", "0:6.0", "x"]), max_size=2),
+    graphics_min=st.none() | st.sampled_from([345, 1000, 1980]),
+    force=st.just(False),
 )
 MACHINES = st.fixed_dictionaries(
     {
@@ -334,7 +336,8 @@ def test_a_second_run_changes_nothing_and_check_mode_foretells_it(
         return  # said what is wrong
     foretold = bench.run(wanted, check_mode=True, tolerant=True)
     second = bench.run(wanted, tolerant=True)
-    unsure = any(gpu["method"] == "locked" for gpu in second["gpus"]) and not machine["persistence"]
+    persistent = machine["persistence"] if wanted.persistence is None else wanted.persistence
+    unsure = any(gpu["method"] == "locked" for gpu in second["gpus"]) and not persistent
 
     assert not second["changed"] or unsure
     assert foretold["changed"] or not second["changed"]
