@@ -12,10 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._bounded_run import CommandTimeout
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_clocks import ApplyError, Record, apply
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_smi import NvidiaSmi
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_smi import NvidiaSmi, NvidiaSmiError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_wanted import Refused, Wanted
 from ansible_collections.hpcai.gpucluster.tests.simulation.simulated_smi import SimulatedSmi
+
+if t.TYPE_CHECKING:
+    from collections.abc import Sequence
 
 A100 = {"driver": "580.159.04", "gpus": {"model": "A100", "count": 2, "memory_mib": 40960}, "persistence": True}
 H200_610 = {"driver": "610.57.04", "gpus": {"model": "H200", "count": 2}, "persistence": True}
@@ -341,3 +345,29 @@ def test_a_second_run_changes_nothing_and_check_mode_foretells_it(
 
     assert not second["changed"] or unsure
     assert foretold["changed"] or not second["changed"]
+
+
+def test_a_lock_that_ended_with_persistence_is_set_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, **H200_610)
+    bench.run()
+    bench.smi(["nvidia-smi", "-pm", "0"])  # by somebody else; the locks are gone
+
+    assert bench.run(Wanted(persistence=True))["changed"]
+    assert not bench.run(Wanted(persistence=True))["changed"]
+
+
+def test_an_interrupted_run_leaves_nothing_false_in_the_record(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, **H200_610)
+    bench.run()
+
+    def hang(args: Sequence[str]) -> tuple[int, str, str]:
+        answer = bench.smi(args)
+        if "-lgc" in args:
+            raise CommandTimeout("killed after it had set the clocks")
+        return answer
+
+    with pytest.raises(NvidiaSmiError, match="killed"):
+        apply(NvidiaSmi(hang), Wanted(state="set", graphics=1410), bench.record, check_mode=False, tolerant=False)
+
+    assert bench.run()["changed"]
+    assert bench.smi.state["GPU-0a000000-0000-4000-8000-000000000000"]["locked_graphics"] == [1980, 1980]
