@@ -353,6 +353,7 @@ def test_a_lock_that_ended_with_persistence_is_set_again(tmp_path: Path) -> None
     bench.smi(["nvidia-smi", "-pm", "0"])  # by somebody else; the locks are gone
 
     assert bench.run(Wanted(persistence=True))["changed"]
+    assert bench.smi.state["GPU-0a000000-0000-4000-8000-000000000000"]["locked_graphics"] == [1980, 1980]
     assert not bench.run(Wanted(persistence=True))["changed"]
 
 
