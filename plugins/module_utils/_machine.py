@@ -39,7 +39,7 @@ class Device(t.NamedTuple):
 
     @property
     def is_hca(self) -> bool:
-        """Return whether it is an adapter for NCCL, and not the one behind the Ethernet interface of an Azure machine."""
+        """Return whether it is an adapter for NCCL, and not the one behind an Ethernet interface of Azure."""
         return self.pci_class >> 16 == 0x02 and bool(self.rdma) and not self.accelerated
 
 

@@ -17,10 +17,8 @@ if t.TYPE_CHECKING:
 
     Record = dict[str, t.Any]
 
-_SPEEDS = {
-    generation: f"{speed} GT/s PCIe"
-    for generation, speed in enumerate(("2.5", "5.0", "8.0", "16.0", "32.0", "64.0"), 1)
-}
+_RATES = ("2.5", "5.0", "8.0", "16.0", "32.0", "64.0")
+_SPEEDS = {generation: f"{rate} GT/s PCIe" for generation, rate in enumerate(_RATES, 1)}
 _GPU, _HCA, _BRIDGE = "0x030200", "0x020700", "0x060400"
 
 
@@ -50,9 +48,10 @@ def from_record(record: Record) -> str:
     """Return the topology file of a hardware record; raises TopologyError."""
     without = [gpu["index"] for gpu in record["topology"] if not gpu.get("pci")]
     if not record["topology"] or without:
+        which = f"GPUs {without}" if without else "any GPU"
         raise TopologyError(
-            f"the record of {record['name']} has no PCI address (pci) for {f'GPUs {without}' if without else 'any GPU'} "
-            "in topology: generate from the machine, or give a record that has them"
+            f"the record of {record['name']} has no PCI address (pci in topology) for {which}: "
+            "generate from the machine, or give a record that has them"
         )
     speed = _SPEEDS.get(record["gpus"].get("pcie_generation", 0))
     if not speed:
@@ -65,10 +64,8 @@ def from_record(record: Record) -> str:
                 bridges = (f"ffff:ff:{gpu['bridge']:02x}.0",) if gpu.get("bridge") else ()
                 leaves.append(Leaf(gpu[key], pci_class, speed, width, gpu["numa_node"], bridges))
     total = _hardware.cpu_count(record)
-    masks = {
-        node: _hardware.kernel_mask(_hardware.numa_cpus(record, node), total)
-        for node in range(int(record["numa_nodes"]))
-    }
+    nodes = range(int(record["numa_nodes"]))
+    masks = {node: _hardware.kernel_mask(_hardware.numa_cpus(record, node), total) for node in nodes}
     return _checked(_document(Processor(masks, _record_cpu(record)), leaves))
 
 
@@ -127,15 +124,9 @@ def _machine_leaf(device: Device, machine: Machine) -> Leaf:
                 "generate from a hardware record"
             )
         node = next(iter(machine.numa), 0)
-    # Above a device stand the root port and then, for each switch, its upper and its lower port; the upper one stands for it.
-    return Leaf(
-        device.address,
-        f"0x{device.pci_class:06x}",
-        _speed(device.speed),
-        device.width or 16,
-        node,
-        device.bridges[1::2],
-    )
+    # Above a device stand the root port and then, for each switch, its upper and its lower port.
+    switches = device.bridges[1::2]
+    return Leaf(device.address, f"0x{device.pci_class:06x}", _speed(device.speed), device.width or 16, node, switches)
 
 
 def _speed(speed: str) -> str:
@@ -152,7 +143,7 @@ def _bridged(leaves: list[Leaf], gpus_per_bridge: int) -> list[Leaf]:
         gpus = [leaf for leaf in near if leaf.pci_class.startswith("0x03")]
         others = [leaf for leaf in near if not leaf.pci_class.startswith("0x03")]
         groups = len(gpus) // gpus_per_bridge
-        if not groups or len(gpus) % gpus_per_bridge or len(others) % groups:
+        if groups < 1 or len(gpus) % gpus_per_bridge or len(others) % groups:
             raise TopologyError(
                 f"NUMA node {node} has {len(gpus)} GPUs and {len(others)} adapters, "
                 f"which cannot be shared out with {gpus_per_bridge} GPUs per bridge"

@@ -131,8 +131,8 @@ def _attributes(system: Element) -> Iterator[Finding]:
             yield Finding(
                 FAULT,
                 element.line,
-                f"<{element.name}> has a blank too many (before / or >, or two in a row): NCCL makes an attribute without "
-                "a name of it, which uses one of 16 places and breaks its own dump",
+                f"<{element.name}> has a blank too many (before / or >, or two in a row): NCCL makes an attribute "
+                "without a name of it, which uses one of 16 places and breaks its own dump",
             )
         for name in sorted({name for name in names if name and names.count(name) > 1}):
             yield Finding(FAULT, element.line, f"<{element.name}> has {name} more than once: NCCL uses the first")
@@ -142,9 +142,7 @@ def _attributes(system: Element) -> Iterator[Finding]:
 def _values(element: Element) -> Iterator[Finding]:
     for name, value in element.attributes:
         if any(char in value for char in "&<>\"'\t\n\r"):
-            yield Finding(
-                FAULT, element.line, f"{name} is {value!r}: NCCL decodes no entities and takes it as it stands"
-            )
+            yield Finding(FAULT, element.line, f"{name} is {value!r}, which NCCL takes as it stands, entities and all")
 
 
 def _cpus(system: Element) -> Iterator[Finding]:
@@ -172,11 +170,8 @@ def _cpu_model(cpu: Element) -> Iterator[Finding]:
         yield Finding(FAULT, cpu.line, f"arch is {arch!r}, NCCL knows {', '.join(_ARCHITECTURES)}")
     missing = [name for name in ("affinity", "arch", "vendor", "familyid", "modelid") if cpu.get(name) is None]
     if missing:
-        yield Finding(
-            NOTE,
-            cpu.line,
-            f"<cpu> has no {', '.join(missing)}: NCCL asks the machine, and fails if it has none of the devices",
-        )
+        text = f"<cpu> has no {', '.join(missing)}: NCCL asks the machine, and fails if it has none of the devices"
+        yield Finding(NOTE, cpu.line, text)
 
 
 def _affinity(cpu: Element) -> t.Generator[Finding, None, int]:
@@ -218,20 +213,17 @@ def _pcis(system: Element) -> Iterator[Finding]:
 
 
 def _link(pci: Element) -> Iterator[Finding]:
-    if pci.get("class") is None:
-        severity = FATAL if is_bridge(pci) else NOTE
-        yield Finding(
-            severity, pci.line, f"<pci> {pci.get('busid')} has no class" + (", a switch needs it" * is_bridge(pci))
-        )
+    bus = pci.get("busid")
+    if pci.get("class") is None and is_bridge(pci):
+        yield Finding(FATAL, pci.line, f"<pci> {bus} has no class, a switch needs it")
+    elif pci.get("class") is None:
+        yield Finding(NOTE, pci.line, f"<pci> {bus} has no class: NCCL asks the machine")
     speed, width = pci.get("link_speed"), pci.get("link_width")
     if speed is None or width is None:
-        yield Finding(
-            NOTE, pci.line, f"<pci> {pci.get('busid')} has no link_speed or link_width: NCCL asks the machine"
-        )
+        yield Finding(NOTE, pci.line, f"<pci> {bus} has no link_speed or link_width: NCCL asks the machine")
     if speed is not None and not _SPEED.match(speed):
-        yield Finding(
-            FAULT, pci.line, f"link_speed is {speed!r}, which NCCL takes for generation 3; write it as '32.0 GT/s PCIe'"
-        )
+        text = f"link_speed is {speed!r}, which NCCL takes for generation 3; write it as '32.0 GT/s PCIe'"
+        yield Finding(FAULT, pci.line, text)
     if width is not None and not width.isdigit():
         yield Finding(FAULT, pci.line, f"link_width is {width!r}, it must be a number such as 16")
 
@@ -239,23 +231,17 @@ def _link(pci: Element) -> Iterator[Finding]:
 def _nvlinks(system: Element) -> Iterator[Finding]:
     known = {element.get("busid") for element in system.walk() if element.name == "pci"} | {_HIDDEN_SWITCH}
     for pci in system.walk():
-        for gpu in (child for child in pci.children if child.name == "gpu"):
-            for link in (child for child in gpu.children if child.name == "nvlink"):
-                target = link.get("target")
-                if link.get("count") is None:
-                    yield Finding(FATAL, link.line, "<nvlink> has no count")
-                if target == pci.get("busid"):
-                    yield Finding(
-                        FAULT,
-                        link.line,
-                        f"NVLink of {target} leads to the GPU itself: NCCL then sends over PCIe at a fraction",
-                    )
-                elif target not in known:
-                    yield Finding(
-                        FAULT,
-                        link.line,
-                        f"NVLink leads to {target}, which is not in the file: NCCL then sends over PCIe",
-                    )
+        links = (link for gpu in pci.children if gpu.name == "gpu" for link in gpu.children if link.name == "nvlink")
+        for link in links:
+            target = link.get("target")
+            if link.get("count") is None:
+                yield Finding(FATAL, link.line, "<nvlink> has no count")
+            if target == pci.get("busid"):
+                text = f"NVLink of {target} leads to the GPU itself: NCCL then sends over PCIe, at a fraction"
+                yield Finding(FAULT, link.line, text)
+            elif target not in known:
+                text = f"NVLink leads to {target}, which is not in the file: NCCL then sends over PCIe"
+                yield Finding(FAULT, link.line, text)
 
 
 def _contents(system: Element) -> Iterator[Finding]:
@@ -263,11 +249,8 @@ def _contents(system: Element) -> Iterator[Finding]:
         yield Finding(FAULT, system.line, "the file names no GPU, which is a <pci> of class 0x03...")
     for element in system.walk():
         if element.name in _FOUND_BY_NCCL:
-            yield Finding(
-                NOTE,
-                element.line,
-                f"<{element.name}> is better left out: NCCL finds it by itself, and a wrong one costs much",
-            )
+            text = f"<{element.name}> is better left out: NCCL finds it by itself, and a wrong one costs much"
+            yield Finding(NOTE, element.line, text)
         elif element.name not in ("system", "cpu", "pci"):
             yield Finding(NOTE, element.line, f"<{element.name}> means nothing to NCCL")
 

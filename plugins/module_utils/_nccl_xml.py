@@ -67,7 +67,7 @@ def parse(text: str) -> Element:
 
 
 def serialize(root: Element) -> str:
-    """Return the text of an element: two blanks per level, one between attributes, no prolog, no blank before a slash."""
+    """Return the text of an element: two blanks per level, one between attributes, no prolog, none before a slash."""
     lines: list[str] = []
     stack: list[tuple[Element | str, int]] = [(root, 0)]
     while stack:

@@ -12,7 +12,8 @@ author:
 version_added: 0.1.0
 short_description: Write, generate or check the topology file that NCCL reads
 description:
-  - Generates the file from a hardware record, from the running machine (PCI tree, NUMA nodes, processor), or takes a text.
+  - Generates the file from a hardware record or from the running machine (PCI tree, NUMA nodes, processor), or takes
+    a text.
   - Judges the text as NCCL itself does, and for what NCCL takes without a word to the harm of every job.
     A text that NCCL would refuse, ignore or use wrongly is never written.
   - Compares it with the machine. A file of another kind of machine, none of whose GPUs is there, is refused; a machine
@@ -57,8 +58,8 @@ options:
     default: warn
   gpus_per_bridge:
     description:
-      - Only when generating from the machine. A virtual machine does not show the PCI switches between its devices; this
-        many GPUs, and an equal share of the adapters of their NUMA node, are put below one.
+      - Only when generating from the machine. A virtual machine does not show the PCI switches between its devices;
+        this many GPUs, and an equal share of the adapters of their NUMA node, are put below one.
       - V(0) writes what the machine shows.
     type: int
     default: 0
@@ -147,7 +148,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _machine, _nccl_build, _nccl_compare, _nccl_judge
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The text must not be used; the message says why and what to do."""
 
 
@@ -157,7 +158,9 @@ def wanted(params: dict[str, t.Any], machine: _machine.Machine) -> bytes:
         try:
             return Path(params["path"]).read_bytes()
         except OSError as exc:
-            raise Refused(f"cannot read {params['path']}, which NCCL would ignore without an error: {exc}") from exc
+            raise RefusedError(
+                f"NCCL would ignore {params['path']} without an error, it cannot be read: {exc}"
+            ) from exc
     if params["content"] is not None:
         return str(params["content"]).encode()
     try:
@@ -165,29 +168,30 @@ def wanted(params: dict[str, t.Any], machine: _machine.Machine) -> bytes:
             return _nccl_build.from_record(params["record"]).encode()
         return _nccl_build.from_machine(machine, params["gpus_per_bridge"], params["exclude"]).encode()
     except _nccl_build.TopologyError as exc:
-        raise Refused(str(exc)) from exc
+        raise RefusedError(str(exc)) from exc
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as exc:
-        raise Refused(f"record is not of the form that the filter vm_size returns: {exc!r}") from exc
+        raise RefusedError(f"record is not of the form that the filter vm_size returns: {exc!r}") from exc
 
 
 def judged(text: bytes, params: dict[str, t.Any], machine: _machine.Machine) -> dict[str, t.Any]:
-    """Return what is to be told about a text; raises Refused if it must not be used."""
+    """Return what is to be told about a text; raises RefusedError if it must not be used."""
     verdict = _nccl_judge.judge(text.decode("latin-1"))
     wrong = verdict.of(_nccl_judge.FATAL, _nccl_judge.IGNORED, _nccl_judge.FAULT)
     if wrong or verdict.system is None:
-        raise Refused(f"{params['path']}: not a topology that NCCL would use rightly: {'; '.join(wrong)}")
+        raise RefusedError(f"{params['path']}: not a topology that NCCL would use rightly: {'; '.join(wrong)}")
     difference = _nccl_compare.Difference([], False)
     if params["machine_check"] != "skip":
         difference = _nccl_compare.compare(verdict.system, machine, params["exclude"])
     if difference.foreign:
-        raise Refused(
+        raise RefusedError(
             f"{params['path']}: this is the topology of another kind of machine, none of its GPUs is here: "
             f"{'; '.join(difference.texts)}. Give the record of this machine, or machine_check=skip"
         )
     if difference.texts and params["machine_check"] == "fail":
-        raise Refused(f"{params['path']}: file and machine differ: {'; '.join(difference.texts)}")
+        raise RefusedError(f"{params['path']}: file and machine differ: {'; '.join(difference.texts)}")
     devices = _nccl_judge.devices(verdict.system)
     return {
+        "changed": False,
         "gpus": sorted(bus for bus, (pci, _cpu) in devices.items() if _nccl_judge.is_gpu(pci)),
         "notes": verdict.of(_nccl_judge.NOTE),
         "differences": difference.texts,
@@ -200,7 +204,7 @@ def write(module: AnsibleModule, path: str, text: bytes) -> dict[str, t.Any]:
     try:
         before = target.read_bytes() if target.exists() else None
     except OSError as exc:
-        raise Refused(f"cannot read {path}: {exc}") from exc
+        raise RefusedError(f"cannot read {path}: {exc}") from exc
     changed = before != text
     result: dict[str, t.Any] = {
         "diff": {
@@ -221,7 +225,7 @@ def write(module: AnsibleModule, path: str, text: bytes) -> dict[str, t.Any]:
 
 def _replace(module: AnsibleModule, target: Path, text: bytes, there: bool) -> dict[str, t.Any]:
     if not target.parent.is_dir():
-        raise Refused(f"the directory {target.parent} is not there: make it first")
+        raise RefusedError(f"the directory {target.parent} is not there: make it first")
     result = {}
     if there and module.params["backup"]:
         result["backup_file"] = module.backup_local(str(target))
@@ -258,7 +262,7 @@ def main() -> None:
         result = judged(text, params, machine)
         if params["state"] == "present":
             result.update(write(module, params["path"], text))
-    except Refused as exc:
+    except RefusedError as exc:
         module.fail_json(msg=str(exc), path=params["path"])
     for difference in result["differences"]:
         module.warn(f"{params['path']}: {difference}")
