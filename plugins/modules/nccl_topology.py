@@ -18,7 +18,7 @@ description:
     A text that NCCL would refuse, ignore or use wrongly is never written.
   - Compares it with the machine. A file of another kind of machine, none of whose GPUs is there, is refused; a machine
     that shows no GPU at all says nothing.
-  - Writes atomically, and keeps the file that was there.
+  - Writes atomically, and keeps the file that was there. A link in its place is replaced by a file.
   - The Ethernet adapter that Azure calls accelerated networking is no adapter for NCCL, and is left out.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -205,7 +205,7 @@ def write(module: AnsibleModule, path: str, text: bytes) -> dict[str, t.Any]:
         before = target.read_bytes() if target.exists() else None
     except OSError as exc:
         raise RefusedError(f"cannot read {path}: {exc}") from exc
-    changed = before != text
+    changed = before != text or target.is_symlink()
     result: dict[str, t.Any] = {
         "diff": {
             "before_header": path,
