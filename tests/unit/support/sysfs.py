@@ -77,6 +77,19 @@ class Tree:
         (synthetic / "device/driver").symlink_to(driver)
         (self.sysfs / home / "net/enP1s1/master").symlink_to(synthetic)
 
+    def process(self, pid: int, name: str, cpus: str, threads: t.Sequence[tuple[str, int]] = (("S", 0),)) -> None:
+        """Add a process: what it may use, and state and last CPU of each thread."""
+        home = self.procfs / str(pid)
+        home.mkdir()
+        status = f"Name:\t{name}\nUmask:\t0022\nThreads:\t{len(threads)}\nCpus_allowed_list:\t{cpus}\n"
+        (home / "status").write_text(status, encoding="utf-8")
+        for number, (state, cpu) in enumerate(threads):
+            (home / f"task/{pid + number}").mkdir(parents=True)
+            fields = [state, *["0"] * 35, str(cpu), *["0"] * 13]
+            (home / f"task/{pid + number}/stat").write_text(
+                f"{pid + number} ({name}) {' '.join(fields)}\n", encoding="utf-8"
+            )
+
 
 def nd_a100_v4(root: Path) -> Tree:
     """Return a Standard_ND96asr_v4 as its machines show themselves."""
