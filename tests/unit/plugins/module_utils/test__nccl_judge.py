@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nccl_judge
+from ansible_collections.hpcai.gpucluster.tests.unit.support import topologies
 
-FIXTURES = Path(__file__).parents[2] / "fixtures/nccl/2.28.9-h200-x2"
-VERDICTS = json.loads((FIXTURES / "verdicts.json").read_text(encoding="utf-8"))
+VERDICTS = topologies.VERDICTS
 
 # Files that NCCL took without an error, and what it did not say.
 SILENT = {
@@ -44,11 +41,11 @@ GPU = '<pci busid="0001:00:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" li
 
 
 def _judge(name: str) -> _nccl_judge.Judged:
-    return _nccl_judge.judge((FIXTURES / name).read_bytes().decode("latin-1"))
+    return _nccl_judge.judge(topologies.text(name))
 
 
 def test_every_recorded_file_has_a_verdict() -> None:
-    assert {path.name for path in FIXTURES.glob("*.xml")} == set(VERDICTS)
+    assert {path.name for path in topologies.FOLDER.glob("*.xml")} == set(VERDICTS)
 
 
 @pytest.mark.parametrize("name", sorted(VERDICTS))
@@ -114,7 +111,7 @@ def test_dump_of_a_virtual_machine_is_no_fault() -> None:
 @settings(max_examples=150, deadline=None)
 @given(name=st.sampled_from(sorted(VERDICTS)), at=st.integers(0, 1500), put=st.text(max_size=2), cut=st.integers(0, 30))
 def test_no_damage_makes_the_judge_die(name: str, at: int, put: str, cut: int) -> None:
-    text = (FIXTURES / name).read_bytes().decode("latin-1")
+    text = topologies.text(name)
 
     judged = _nccl_judge.judge(text[:at] + put + text[at + cut :])
 

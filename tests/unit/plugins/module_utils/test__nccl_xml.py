@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import typing as t
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -16,8 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nccl_xml
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl_xml import Element
-
-FIXTURES = Path(__file__).parents[2] / "fixtures/nccl/2.28.9-h200-x2"
+from ansible_collections.hpcai.gpucluster.tests.unit.support import topologies
 
 
 @pytest.mark.parametrize(
@@ -94,7 +91,7 @@ def test_value_that_nccl_cannot_read_is_not_written(value: str) -> None:
 
 
 def test_real_file_survives_the_way_there_and_back() -> None:
-    text = (FIXTURES / "ok_base.xml").read_text(encoding="utf-8")
+    text = topologies.text("ok_base.xml")
 
     assert _nccl_xml.serialize(_nccl_xml.parse(text).children[0]) == text
 
@@ -131,12 +128,9 @@ def test_no_text_makes_the_parser_die(text: str) -> None:
         assert _nccl_xml.parse(text).name == ""
 
 
-_VERDICTS = json.loads((FIXTURES / "verdicts.json").read_text(encoding="utf-8"))
-
-
 @settings(max_examples=60, deadline=None)
-@given(name=st.sampled_from(sorted(_VERDICTS)), at=st.integers(0, 4000), put=st.text(max_size=2))
+@given(name=st.sampled_from(sorted(topologies.VERDICTS)), at=st.integers(0, 4000), put=st.text(max_size=2))
 def test_no_damage_to_a_real_file_makes_the_parser_die(name: str, at: int, put: str) -> None:
-    text = (FIXTURES / name).read_bytes().decode("latin-1")
+    text = topologies.text(name)
     with contextlib.suppress(_nccl_xml.NcclXmlError):
         assert _nccl_xml.parse(text[:at] + put + text[at + 1 :]).name == ""
