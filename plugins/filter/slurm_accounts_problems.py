@@ -13,8 +13,8 @@ author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Judges the lists that the module M(hpcai.gpucluster.slurm_accounts) takes as far as that is possible without the
-    accounting. It finds unknown options, wrong types and names, limits that do not parse, accounts below themselves, and
-    users without account.
+    accounting. It finds unknown options, wrong types and names, limits that do not parse, accounts below themselves,
+    and users without account.
 options:
   _input:
     description: The options C(qos), C(accounts) and C(users) of the module, each of which may be left out.

@@ -47,9 +47,12 @@ def test_an_unknown_cluster_says_what_to_do() -> None:
 
 
 def test_a_database_that_does_not_answer_is_named() -> None:
-    refused = "sacctmgr: error: _open_persist_conn: failed to open persistent connection to host:control:6819: Connection refused\n"
+    refused = (
+        "sacctmgr: error: _open_persist_conn: failed to open persistent connection to host:control:6819: "
+        "Connection refused\nsacctmgr: error: Sending PersistInit msg: Connection refused\n"
+    )
 
-    with pytest.raises(SacctmgrError, match="show tres exited 1: .*host:control:6819: Connection refused"):
+    with pytest.raises(SacctmgrError, match=r"show tres exited 1: .*host:control:6819: Connection refused"):
         Sacctmgr(lambda args: (1, "", refused)).read("lab")
 
 
