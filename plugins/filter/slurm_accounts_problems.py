@@ -44,27 +44,28 @@ _value:
   elements: str
 """
 
-import copy
 import typing as t
+from collections.abc import Mapping
 
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_accounts
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._plain import plain
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 
 def slurm_accounts_problems(entries: Mapping[str, t.Any], variable: str = "slurm_accounts") -> list[str]:
     """Return what is wrong with QOS, accounts and users."""
-    if not isinstance(entries, dict):
+    if not isinstance(entries, Mapping):
         raise AnsibleFilterError(
             "hpcai.gpucluster.slurm_accounts_problems: expected a mapping of qos, accounts and users, "
             f"found {entries!r}"
         )
     given = {kind: listed for kind, listed in entries.items() if listed is not None}
-    result = ArgumentSpecValidator(_slurm_accounts.OPTIONS).validate(copy.deepcopy(given))
+    result = ArgumentSpecValidator(_slurm_accounts.OPTIONS).validate(plain(given))
     if result.error_messages:
         return [f"{variable}: {message}" for message in result.error_messages]
     lists = result.validated_parameters
