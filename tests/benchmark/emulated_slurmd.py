@@ -17,6 +17,9 @@ node name:
 Slurm has to be built with --enable-multiple-slurmd: all of them share one munged, and only such a build takes a
 credential that another slurmd of the machine has seen. Debian's own packages are; for those of role slurm it is
 slurm_configure_options. What the script started, it ends.
+
+Use it on a quiet machine. A job over all nodes starts one slurmstepd for each of them at once: 100 nodes took 8 s on two
+cores that were busy otherwise, 500 nodes keep such a machine busy for minutes.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -203,8 +207,12 @@ def main() -> int:
     parser.add_argument("--prefix", default="emu", help="what the names of the nodes begin with (emu)")
     parser.add_argument("--slurmd", default="/usr/sbin/slurmd", help="the slurmd command (/usr/sbin/slurmd)")
     parser.add_argument("--timeout", type=float, default=600, help="seconds that each step may take (600)")
+    parser.add_argument("--nice", type=int, default=15, help="niceness of everything that is started (15)")
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     arguments = parser.parse_args()
+    # Whoever ends the script ends what it started; and hundreds of slurmd do not take the machine from others.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
+    os.nice(arguments.nice)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, hard), hard))
     try:
