@@ -18,7 +18,7 @@ Slurm has to be built with --enable-multiple-slurmd: all of them share one munge
 credential that another slurmd of the machine has seen. Debian's own packages are; for those of role slurm it is
 slurm_configure_options. What the script started, it ends.
 
-Use it on a quiet machine. A job over all nodes starts one slurmstepd for each of them at once: 100 nodes took 8 s on two
+Use it on a quiet machine. A job over all nodes starts one slurmstepd for each at once: 100 nodes took 8 s on two
 cores that were busy otherwise, 500 nodes keep such a machine busy for minutes.
 """
 
