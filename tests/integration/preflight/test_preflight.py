@@ -83,7 +83,7 @@ CASES = {
         _inventory(slurm_version="25.05.1"),
         "slurm_source_checksum is .*; it has to be algorithm:digest of https://download.schedmd.com",
     ),
-    "an unknown key": (_inventory(slurm_config={"KillWiat": 30}), "slurm_config: .*KillWiat.*KillWait"),
+    "an unknown key": (_inventory(slurm_config={"KillWiat": 30}), "slurm_config .slurm.conf.: unknown key .KillWiat.; did you mean KillWait"),
     "a partition of unknown nodes": (
         _inventory(slurm_partitions=[{"PartitionName": "batch", "Nodes": "gpu[1-9]"}]),
         "gpu3",
