@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Reads the variables C(gpucluster_vm_size) (or C(azure_vm_size)), C(gpucluster_vm_size_record) and C(slurm_node_config)
-    of each host and puts hosts that agree in one group, so that Slurm's files have a line for each kind of machine
-    rather than for each machine.
+  - Reads the variables C(gpucluster_vm_size) (or C(azure_vm_size)), C(gpucluster_vm_size_record) and
+    C(slurm_node_config) of each host and puts hosts that agree in one group, so that Slurm's files have a line for each
+    kind of machine rather than for each machine.
   - Needs no facts of any host.
   - Fails with the name of the host that has no VM size or an unknown one.
 positional: hostvars

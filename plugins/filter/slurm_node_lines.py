@@ -12,7 +12,8 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - One line for each group of equal machines, with hardware from the catalogue, for P(hpcai.gpucluster.slurm_conf#filter).
+  - One line for each group of equal machines, with hardware from the catalogue, for the filter
+    P(hpcai.gpucluster.slurm_conf#filter).
 positional: memory_headroom_percent
 options:
   _input:
