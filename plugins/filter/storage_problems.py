@@ -53,7 +53,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _storage_c
 
 def storage_problems(settings: t.Mapping[str, t.Any]) -> list[str]:
     """Return one sentence for each fault."""
-    if _storage_checks.netaddr is None:
+    if not _storage_checks.ready():
         raise AnsibleFilterError(
             "hpcai.gpucluster.storage_problems needs the Python package netaddr where Ansible runs"
         )

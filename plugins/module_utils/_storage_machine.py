@@ -78,10 +78,10 @@ class Machine:
         except OSError as exc:
             return f"{host} has no address: {exc.strerror or exc}"
         tried = []
-        for _family, _type, _proto, _name, address in addresses:
+        for name in dict.fromkeys(str(address[0]) for *_kind, address in addresses):
             try:
-                with socket.create_connection(address[:2], timeout=seconds):
+                with socket.create_connection((name, port), timeout=seconds):
                     return ""
             except OSError as exc:
-                tried.append(f"{address[0]} port {port}: {exc.strerror or exc}")
+                tried.append(f"{name} port {port}: {exc.strerror or exc}")
         return "; ".join(tried)

@@ -144,7 +144,8 @@ def reconcile(
     if silent:
         warn(silent)
     plan = mounts.plan(wanted)
-    changed, pending = plan.needed, []
+    changed = plan.needed
+    pending: list[str] = []
     if plan.needed and not check_mode:
         mounts.refuse_loss(plan)
         changed, pending = mounts.apply(plan, wanted)

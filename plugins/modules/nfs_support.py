@@ -15,6 +15,7 @@ author:
 description:
   - Tries to load the kernel's module. A container on a host without NFS in its kernel can do neither.
 extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
   - hpcai.gpucluster._attributes.info_module
 options:
   kind:

@@ -56,6 +56,11 @@ _SOURCE = {
 _SOURCE["nfs4"] = _SOURCE["nfs"]
 
 
+def ready() -> bool:
+    """Tell whether the package that knows networks is there."""
+    return netaddr is not None
+
+
 def problems(settings: Record) -> list[str]:
     """Return one sentence per fault; the keys are the names of the roles' variables, each of which may be missing."""
     return [*_exports(settings), *_mounts(settings), *_volumes(settings), *_scratch(settings), *_numbers(settings)]
