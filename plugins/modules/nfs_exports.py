@@ -77,7 +77,7 @@ exported:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nfs_exports
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError, runner
 
 
 def main() -> None:
@@ -104,7 +104,7 @@ def main() -> None:
     exports = [
         _nfs_exports.Export(**{**export, "clients": tuple(export["clients"])}) for export in module.params["exports"]
     ]
-    machine, folders = Machine(module.run_command), _nfs_exports.Folders()
+    machine, folders = Machine(runner(module)), _nfs_exports.Folders()
     try:
         planned = _nfs_exports.plan(exports, machine, folders, file)
         if planned.changed and not module.check_mode:

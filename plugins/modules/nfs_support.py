@@ -60,7 +60,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nfs_support
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, runner
 
 
 def main() -> None:
@@ -73,7 +73,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     # The first mount or the start of the server loads the module; asking does not.
-    reason = _nfs_support.missing(Machine(module.run_command), module.params["kind"], load=False)
+    reason = _nfs_support.missing(Machine(runner(module)), module.params["kind"], load=False)
     if reason and module.params["required"]:
         module.fail_json(msg=reason)
     if reason:
