@@ -9,7 +9,7 @@ action, path = sys.argv[1:]
 with Path(path).open("a") as stream:
     if action == "hold":
         fcntl.lockf(stream, fcntl.LOCK_EX)
-        time.sleep(30)
+        time.sleep(60)
         sys.exit()
     for _attempt in range(100):
         try:
