@@ -8,9 +8,9 @@ key=$cache/lab/id_ed25519
 mirror=${GPUCLUSTER_DEBIAN_MIRROR:-}
 suite=bookworm # its kernel 6.1 boots under emulation with every CPU feature; that of Debian 13 does not
 # In the machines from the start: what the tests need, and what an emulated machine installs in minutes rather than seconds.
-base=linux-image-cloud-amd64,systemd-sysv,dbus,udev,kmod,iproute2,openssh-server,python3-minimal,python3-apt,fio,mdadm,xfsprogs
+base=linux-image-cloud-amd64,systemd-sysv,dbus,udev,kmod,iproute2,openssh-server,python3-minimal,python3-apt,fio,mdadm,nfs-common,xfsprogs
 # Offered to apt in the machines.
-offered=(nfs-kernel-server nfs-common)
+offered=(nfs-kernel-server)
 
 run() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
