@@ -13,10 +13,12 @@ author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Lists virtual machines, members of flexible scale sets and instances of uniform scale sets with a few queries to
-    Azure Resource Graph, a thousand machines per answer, and with the lists of Azure Resource Manager where Resource Graph
+    Azure Resource Graph, a thousand machines per answer, and with the lists of Azure Resource Manager where Resource
+    Graph
     cannot be used.
   - Puts them into the groups of this collection's playbooks by a tag, or by the tags that CycleCloud sets.
-  - Reads a file whose name ends in C(azure_vms.yml), C(azure_vms.yaml), C(azure_rm.yml) or C(azure_rm.yaml). Most files of
+  - Reads a file whose name ends in C(azure_vms.yml), C(azure_vms.yaml), C(azure_rm.yml) or C(azure_rm.yaml). Most
+    files of
     P(azure.azcollection.azure_rm#inventory) work after a change of the line C(plugin:).
   - A machine is never left out because something about it could not be read. The host is kept, its variable
     C(azure_facts_missing) says what is missing, and a warning says why. O(strict=true) makes that an error.
@@ -38,7 +40,8 @@ options:
     choices: [hpcai.gpucluster.azure_vms]
   subscription_id:
     description:
-      - The subscription. Without this and without O(subscriptions), the default of the Azure CLI, or the only one that the
+      - The subscription. Without this and without O(subscriptions), the default of the Azure CLI, or the only one
+        that the
         caller can see. May be a template.
     type: str
     default: ''
@@ -71,9 +74,11 @@ options:
   filters:
     description:
       - Keeps only machines that meet all of these. Resource Graph applies what it can, so that less is sent.
-      - The keys C(resource_groups), C(locations), C(vm_sizes), C(scale_sets), C(powerstates) and C(names) take a value or a list
+      - The keys C(resource_groups), C(locations), C(vm_sizes), C(scale_sets), C(powerstates) and C(names) take a
+        value or a list
         of values, compared without regard to case.
-      - C(tags) takes a mapping of tag to a value, a list of values, or null for any value, compared with regard to case.
+      - C(tags) takes a mapping of tag to a value, a list of values, or null for any value, compared with regard to
+        case.
     type: dict
     default: {}
   graph_where:
@@ -104,7 +109,8 @@ options:
     default: ['powerstate != "running"', 'provisioning_state != "succeeded"']
   hostnames:
     description:
-      - Expressions for the host name; the first that gives a name is taken. V(default) is the name and four digits of a hash.
+      - Expressions for the host name; the first that gives a name is taken. V(default) is the name and four digits of
+        a hash.
       - Of several machines with one name the oldest keeps it, the others get V(default), and a warning names them.
     type: list
     elements: str
@@ -121,24 +127,29 @@ options:
     default: azure_
   host_variables:
     description:
-      - Which variables a host gets, by name or as a set, V(standard) or V(all). Expressions may use all of them in any case.
+      - Which variables a host gets, by name or as a set, V(standard) or V(all). Expressions may use all of them in
+        any case.
       - Without it V(standard), or V(all) if O(hostvars_prefix) is empty.
       - Ansible needs about 15 microseconds and half a kilobyte for each text of each host to print an inventory.
     type: list
     elements: str
   ansible_host_from:
     description:
-      - Which address becomes C(ansible_host), the first that a machine has. V(public), V(private), V(fqdn), or a network such as
+      - Which address becomes C(ansible_host), the first that a machine has. V(public), V(private), V(fqdn), or a
+        network such as
         V(10.1.0.0/16), of which any interface may have an address.
     type: list
     elements: str
     default: [public, private]
   slurm_groups:
     description:
-      - Puts hosts into C(slurm_controller), C(slurm_database), C(slurm_build), C(slurm_login), C(slurm_compute), C(nfs_server)
+      - Puts hosts into C(slurm_controller), C(slurm_database), C(slurm_build), C(slurm_login), C(slurm_compute),
+        C(nfs_server)
         and C(nfs_client).
-      - The tag O(slurm_role_tag) holds one or more of C(controller), C(database), C(build), C(login), C(compute), C(nfs_server) and
-        C(nfs_client). Without it CycleCloud's tags decide, so that a node of a node array is C(compute), and one whose C(Name) begins
+      - The tag O(slurm_role_tag) holds one or more of C(controller), C(database), C(build), C(login), C(compute),
+        C(nfs_server) and
+        C(nfs_client). Without it CycleCloud's tags decide, so that a node of a node array is C(compute), and one
+        whose C(Name) begins
         with C(scheduler) or C(login) is that.
     type: bool
     default: true
@@ -159,8 +170,10 @@ options:
     default: auto
   verify:
     description:
-      - Resource Graph may be some seconds behind. V(scale_sets) compares the number of instances of each uniform scale set with its
-        capacity and reads a set that differs from Resource Manager. V(all) also reads every power state there. V(none) does neither.
+      - Resource Graph may be some seconds behind. V(scale_sets) compares the number of instances of each uniform
+        scale set with its
+        capacity and reads a set that differs from Resource Manager. V(all) also reads every power state there.
+        V(none) does neither.
     type: str
     choices: [none, scale_sets, all]
     default: scale_sets
@@ -181,7 +194,9 @@ options:
     type: int
     default: 300
   api_versions:
-    description: Other API versions, by C(compute), C(network), C(scale_set_network), C(resource_graph), C(subscriptions), C(metadata).
+    description:
+      - Other API versions, by C(compute), C(network), C(scale_set_network), C(resource_graph), C(subscriptions),
+        C(metadata).
     type: dict
     default: {}
   strict:
@@ -264,7 +279,7 @@ groups:
 compose:
   owner: azure_tags.owner | default('nobody')
 ---
-# A mixed fleet: two subscriptions, machines and scale sets of both kinds, also those that are off, with a cache of ten minutes.
+# A mixed fleet: two subscriptions, machines and scale sets of both kinds, on or off; ten minutes of cache.
 plugin: hpcai.gpucluster.azure_vms
 subscriptions: [hpc-production, hpc-test]
 include_vmss_resource_groups: ['*']
@@ -301,6 +316,8 @@ exclude_host_filters:
   - location in ['eastus']
 """
 
+import contextlib
+import gc
 import json
 import os
 import re
@@ -332,6 +349,12 @@ if t.TYPE_CHECKING:
     Record = dict[str, t.Any]
 
 _SUFFIXES = ("azure_vms.yml", "azure_vms.yaml", "azure_rm.yml", "azure_rm.yaml")
+_REFUSED = {
+    "include_arc_resource_groups": "list those machines with azure.azcollection.azure_rm",
+    "include_hcivm_resource_groups": "list those machines with azure.azcollection.azure_rm",
+    "ad_user": "sign in with az login and set auth_source: cli",
+    "password": "sign in with az login and set auth_source: cli",
+}
 _IDLE = (
     "batch_fetch",
     "batch_fetch_interval",
@@ -349,6 +372,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     NAME = "hpcai.gpucluster.azure_vms"
 
     def __init__(self) -> None:
+        """Start without options."""
         super().__init__()
         self._strict = False
         self._jinja_only = False
@@ -365,19 +389,17 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._read_config_data(path)
         try:
             self._check_options()
-            self._populate(self._records(path, cache))
+            with _no_collections():
+                self._populate(self._records(path, cache))
         except AzureInventoryError as exc:
             raise AnsibleParserError(f"{self.NAME}: {exc}") from None
 
     # Options
 
     def _check_options(self) -> None:
-        for name in ("include_arc_resource_groups", "include_hcivm_resource_groups"):
+        for name, instead in _REFUSED.items():
             if self.get_option(name):
-                raise ConfigError(f"{name} is not supported; list those machines with azure.azcollection.azure_rm")
-        for name in ("ad_user", "password"):
-            if self.get_option(name):
-                raise ConfigError(f"{name} is not supported; sign in with az login and set auth_source: cli")
+                raise ConfigError(f"{name} is not supported; {instead}")
         if not 1 <= self.get_option("concurrency") <= 32:
             raise ConfigError(f"concurrency is {self.get_option('concurrency')}; allowed: 1 to 32")
         if self.get_option("graph_where") and self.get_option("source") == "arm":
@@ -385,6 +407,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         idle = [name for name in _IDLE if self.get_option(name) is not None]
         if idle:
             self.display.v(f"{self.NAME}: without effect here: {', '.join(idle)}")
+        self._set_rules()
+
+    def _set_rules(self) -> None:
+        """Set what holds for every expression and group name."""
         fail = self.get_option("fail_on_template_errors")
         self._strict = bool(self.get_option("strict") if fail is None else fail)
         self._jinja_only = bool(self.get_option("use_extra_vars"))
@@ -589,7 +615,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return str(record["default_inventory_hostname"])
 
     def _visible(self, records: list[Record], names: _azure_hostvars.Names) -> list[Record]:
-        """Return the records that the expressions keep; name those that a default rule hides although they are not off."""
+        """Return the records that the expressions keep; name those hidden for another reason than being off."""
         default = self.get_option("default_host_filters")
         exclude, include = list(self.get_option("exclude_host_filters")), list(self.get_option("include_host_filters"))
         hidden: dict[str, list[str]] = {}
@@ -642,7 +668,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 raise AzureInventoryError(f"{what}: {exc}") from None
             return None
 
-    def _compose(self, template: t.Any, variables: Record, disable_lookups: t.Any = ...) -> t.Any:
+    def _compose(self, template: t.Any, variables: Record, disable_lookups: t.Any = ...) -> t.Any:  # noqa: ARG002
         """Read simple expressions directly and leave the rest to Jinja."""
         read = (
             None if self._jinja_only else _azure_expressions.value_of(template) if isinstance(template, str) else None
@@ -728,6 +754,18 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _listed_option(self, name: str) -> list[str] | None:
         value = self.get_option(name)
         return None if value is None else [str(one) for one in value]
+
+
+@contextlib.contextmanager
+def _no_collections() -> t.Iterator[None]:
+    """Keep Python from searching a million new objects for cycles while they are made; there are none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _groups(variable: str, option: t.Any) -> tuple[str, ...]:

@@ -228,7 +228,6 @@ _IMAGE = (
     "offer",
     "sku",
     "version",
-    "exactVersion",
     "id",
     "sharedGalleryImageId",
     "communityGalleryImageId",

@@ -108,6 +108,37 @@ class Counter:
             self.value += 1
 
 
+class Waiting:
+    """How long to wait between two attempts, and what for."""
+
+    def __init__(self, gate: Gate, limit: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Share a gate; the limit is in seconds and for one request."""
+        self._gate = gate
+        self._limit = limit
+        self._sleep = sleep
+
+    def after_failure(self, history: dict[str, t.Any], response: t.Any) -> None:
+        """Wait as the answer asks, or a growing time; azure-core's history of the request keeps the sum."""
+        asked = seconds_to_wait(response.headers) if response is not None else None
+        wait = backoff(len(history["history"]) - 1) if asked is None else asked + 0.25 * random.random()  # noqa: S311
+        history["waited"] = history.get("waited", 0.0) + wait
+        if history["waited"] > self._limit:
+            raise ThrottledError(
+                f"Azure asks to wait {wait:.0f} s before the next request, {history['waited']:.0f} s in all; "
+                f"max_wait allows {self._limit:.0f} s"
+            )
+        if response is not None and response.status_code == 429:
+            self._gate.pause(wait)
+            self._gate.wait()
+        else:
+            self._sleep(wait)
+
+    def after_success(self, response: t.Any) -> None:
+        """Close the gate until the quota is filled again, if this answer used the last of it."""
+        if response.status_code == 200 and quota_is_used_up(response.headers):
+            self._gate.pause(min(quota_reset(response.headers) or 1.0, self._limit))
+
+
 def build(credential: t.Any, scope: str, settings: Settings, verify: bool, counter: Counter, gate: Gate) -> t.Any:
     """
     Return a pipeline: identify, retry, sign, log without secrets, send.
@@ -120,29 +151,17 @@ def build(credential: t.Any, scope: str, settings: Settings, verify: bool, count
         from azure.core.pipeline.transport import RequestsTransport
     except ImportError as exc:
         raise AzureInventoryError(
-            "the Python packages azure-core and requests are missing on this machine; install them: pip install azure-core"
+            "the Python package azure-core is missing on this machine; install it: pip install azure-core"
         ) from exc
+
+    waiting = Waiting(gate, settings.max_wait)
 
     class Retry(p.RetryPolicy):  # type: ignore[type-arg]
         """azure-core's rules for what to send again; our rules for when."""
 
-        def sleep(self, settings: dict[str, t.Any], transport: t.Any, response: t.Any = None) -> None:
+        def sleep(self, settings: dict[str, t.Any], _transport: t.Any, response: t.Any = None) -> None:
             """Wait as the answer asks, or a growing time, and never past the limit."""
-            headers = response.http_response.headers if response is not None else {}
-            asked = seconds_to_wait(headers) if response is not None else None
-            wait = backoff(len(settings["history"]) - 1) if asked is None else asked + random.uniform(0, 0.25)  # noqa: S311
-            waited = settings.setdefault("waited", 0.0) + wait
-            settings["waited"] = waited
-            if waited > limit:
-                raise ThrottledError(
-                    f"Azure asks to wait {wait:.0f} s before the next request, {waited:.0f} s in all; "
-                    f"max_wait allows {limit} s"
-                )
-            if response is not None and response.http_response.status_code == 429:
-                gate.pause(wait)
-                gate.wait()
-            else:
-                time.sleep(wait)
+            waiting.after_failure(settings, response.http_response if response is not None else None)
 
     class Watch(p.SansIOHTTPPolicy):  # type: ignore[type-arg]
         """Count what is sent and stop before a quota is used up."""
@@ -153,13 +172,10 @@ def build(credential: t.Any, scope: str, settings: Settings, verify: bool, count
                 gate.wait()
             counter.add()
 
-        def on_response(self, request: t.Any, response: t.Any) -> None:
+        def on_response(self, _request: t.Any, response: t.Any) -> None:
             """Close the gate when the quota is gone."""
-            headers = response.http_response.headers
-            if response.http_response.status_code == 200 and quota_is_used_up(headers):
-                gate.pause(min(quota_reset(headers) or 1.0, limit))
+            waiting.after_success(response.http_response)
 
-    limit = settings.max_wait
     retries = {f"retry_{kind}": settings.retries for kind in ("total", "connect", "read", "status")}
     return Pipeline(
         transport=RequestsTransport(

@@ -30,11 +30,12 @@ class Run(t.NamedTuple):
     err: str
     seconds: float
     peak_mb: float
+    cpu: float
 
     @property
     def listed(self) -> dict[str, t.Any]:
         """Return the inventory; texts that are not trusted come wrapped and are unwrapped here."""
-        return t.cast("dict[str, t.Any]", _unwrapped(json.loads(self.out)))
+        return t.cast("dict[str, t.Any]", _unwrapped(json.loads(self.out[self.out.index("{\n") :])))
 
     @property
     def hosts(self) -> dict[str, dict[str, t.Any]]:
@@ -154,10 +155,12 @@ class Azure:
         )
         seconds = time.monotonic() - started
         if measured.exists():
-            seconds, kilobytes = json.loads(measured.read_text())
+            seconds, kilobytes, cpu = json.loads(measured.read_text())
         else:
-            kilobytes = 0
-        return Run(done.returncode, done.stdout, re.sub(r"\x1b\[[0-9;]*m", "", done.stderr), seconds, kilobytes / 1024)
+            kilobytes = cpu = 0
+        return Run(
+            done.returncode, done.stdout, re.sub(r"\x1b\[[0-9;]*m", "", done.stderr), seconds, kilobytes / 1024, cpu
+        )
 
 
 # A small parent of its own, so that the peak memory is that of this one child.
@@ -166,7 +169,8 @@ import json, os, resource, subprocess, sys, time
 start = time.monotonic()
 rc = subprocess.call(sys.argv[2:])
 seconds = time.monotonic() - start
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
 with open(sys.argv[1], "w") as file:
-    json.dump([seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss], file)
+    json.dump([seconds, used.ru_maxrss, used.ru_utime + used.ru_stime], file)
 sys.exit(rc)
 """

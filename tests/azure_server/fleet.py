@@ -10,6 +10,7 @@ Item = dict[str, t.Any]
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204", "version": "latest"}
 SIZES = ("Standard_ND96isr_H100_v5", "Standard_ND96amsr_A100_v4", "Standard_D4s_v5", "Standard_NC24ads_A100_v4")
+NETWORK = "/subscriptions/x/resourceGroups/net/providers/Microsoft.Network"
 LOCATIONS = ("southcentralus", "westeurope")
 
 
@@ -159,9 +160,7 @@ def _nic(name: str, nic_id: str, machine_id: str, number: int, address_id: str) 
             "privateIPAddress": f"10.{number // 65536}.{number // 256 % 256}.{number % 256}",
             "privateIPAddressVersion": "IPv4",
             "primary": True,
-            "subnet": {
-                "id": "/subscriptions/x/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/compute"
-            },
+            "subnet": {"id": f"{NETWORK}/virtualNetworks/hpc/subnets/compute"},
         },
     }
     if address_id:
@@ -176,9 +175,7 @@ def _nic(name: str, nic_id: str, machine_id: str, number: int, address_id: str) 
             "primary": True,
             "macAddress": f"00-0D-3A-{number // 65536:02X}-{number // 256 % 256:02X}-{number % 256:02X}",
             "enableAcceleratedNetworking": True,
-            "networkSecurityGroup": {
-                "id": "/subscriptions/x/resourceGroups/net/providers/Microsoft.Network/networkSecurityGroups/n"
-            },
+            "networkSecurityGroup": {"id": f"{NETWORK}/networkSecurityGroups/nodes"},
             "virtualMachine": {"id": machine_id},
             "ipConfigurations": [configuration],
         },

@@ -8,9 +8,9 @@ import typing as t
 Row = dict[str, t.Any]
 
 COLUMNS = frozenset(
-    "id name type tenantId kind location resourceGroup subscriptionId managedBy sku plan properties tags identity zones "
-    "extendedLocation".split()
+    {"id", "name", "type", "tenantId", "kind", "location", "resourceGroup", "subscriptionId", "managedBy"}
 )
+COLUMNS |= {"managedBy", "sku", "plan", "properties", "tags", "identity", "zones", "extendedLocation"}
 _TOKEN = re.compile(r"\s*('(?:[^'\\]|\\.)*'|[A-Za-z_]\w*|=~|==|!=|in~|[(),.\[\]=])")
 _FUNCTIONS = {
     "tostring": lambda value: "" if value is None else str(value),
