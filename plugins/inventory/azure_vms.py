@@ -374,6 +374,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def __init__(self) -> None:
         """Start without options."""
         super().__init__()
+        self._data: t.Any = None
         self._strict = False
         self._jinja_only = False
         self._key_groups: dict[tuple[int, str], str] = {}
@@ -386,6 +387,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
         """Fill the inventory."""
         super().parse(inventory, loader, path, cache)
+        self._data = inventory
         self._read_config_data(path)
         try:
             self._check_options()
@@ -525,9 +527,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return
         super().update_cache_if_changed()
         folder = self._cache_folder()
-        if folder:
-            file = folder / f"{self.get_option('cache_prefix') or ''}{self._cache_key}"
-            if file.is_file():
+        for file in folder.iterdir() if folder else []:
+            if file.name.endswith(self._cache_key):  # after the prefixes of Ansible and of the cache plugin
                 file.chmod(0o600)
 
     def _cache_folder(self) -> Path | None:
@@ -555,15 +556,15 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         hostnames = _azure_names.choose(records, lambda one: self._wanted_name(one, names), self.display.warning)
         if self.get_option("slurm_groups"):
             for group in _azure_slurm.GROUPS:
-                self.inventory.add_group(group)
+                self._data.add_group(group)
         for hostname, record in zip(hostnames, records):
             self._add_host(hostname, record, names, address(record))
 
     def _add_host(self, hostname: str, record: Record, names: _azure_hostvars.Names, address: str | None) -> None:
-        self.inventory.add_host(hostname)
+        self._data.add_host(hostname)
         # Straight to the host: the values are plain text from Azure and must stay untrusted. Going through
         # inventory.set_variable would copy and tag each text, which triples time and memory for many hosts.
-        host = self.inventory.get_host(hostname)
+        host = self._data.get_host(hostname)
         for name, value in names.emitted(record).items():
             host.set_variable(name, value)
         if address:
@@ -580,7 +581,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _add_to_groups(self, hostname: str, record: Record, variables: Record) -> None:
         if self.get_option("slurm_groups"):
             for group in self._slurm_groups(hostname, record):
-                self.inventory.add_child(group, hostname)
+                self._data.add_child(group, hostname)
         groups = {**(self.get_option("groups") or {}), **(self.get_option("conditional_groups") or {})}
         if groups:
             self._add_host_to_composed_groups(groups, variables, hostname, strict=self._strict, fetch_hostvars=False)
@@ -695,7 +696,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                     raise
             except _azure_expressions.LeaveToJinjaError:
                 pass
-        return boolean(super()._compose(condition, variables), strict=False)
+        return bool(boolean(super()._compose(condition, variables), strict=False))
 
     def _add_host_to_composed_groups(
         self, groups: Record, variables: Record, host: str, strict: bool = False, fetch_hostvars: bool = True
@@ -717,7 +718,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             if member is None:
                 rest[name] = condition
             elif member:
-                self.inventory.add_child(self.inventory.add_group(self._sanitize_group_name(name)), host)
+                self._data.add_child(self._data.add_group(self._sanitize_group_name(name)), host)
         if rest:
             super()._add_host_to_composed_groups(rest, variables, host, strict=strict, fetch_hostvars=fetch_hostvars)
 
@@ -729,7 +730,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             value = self._simple_key(keyed, variables)
             known = self._key_groups.get((position, value)) if value else None
             if known:
-                self.inventory.add_child(known, host)
+                self._data.add_child(known, host)
                 continue
             super()._add_host_to_keyed_groups([keyed], variables, host, strict=strict, fetch_hostvars=fetch_hostvars)
             if value:

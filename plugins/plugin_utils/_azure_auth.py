@@ -77,7 +77,7 @@ def cli_subscription(environ: Mapping[str, str]) -> str:
         return ""
 
 
-def _profile(identity: Identity, environ: Mapping[str, str]) -> dict[str, str]:
+def _profile(identity: Identity, environ: Mapping[str, str]) -> dict[str, t.Any]:
     name = identity.profile or "default"
     parser = configparser.RawConfigParser()
     path = Path(environ.get("AZURE_CREDENTIAL_FILE") or "~/.azure/credentials").expanduser()

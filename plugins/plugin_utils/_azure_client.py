@@ -127,9 +127,11 @@ def _refused(status: int, headers: t.Mapping[str, str], content: bytes, where: s
     """Return the error of an answer; compute's 429 has its code at the top, all others below C(error)."""
     answer = _decoded(content)
     body = answer if isinstance(answer, dict) else {}
-    error = body.get("error") if isinstance(body.get("error"), dict) else body
-    details = error.get("details") if isinstance(error, dict) else None
-    inner = next((one for one in details or [] if isinstance(one, dict) and one.get("code")), {})
+    error: dict[str, t.Any] = body["error"] if isinstance(body.get("error"), dict) else body
+    details = error.get("details")
+    inner = next(
+        (one for one in (details if isinstance(details, list) else []) if isinstance(one, dict) and one.get("code")), {}
+    )
     code = str(inner.get("code") or error.get("code") or "Error")
     message = str(inner.get("message") or error.get("message") or "no explanation").strip().replace("\n", " ")
     return RequestError(status, code, message[:500], _request_id(headers), where)

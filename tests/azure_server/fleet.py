@@ -94,7 +94,7 @@ def _machine(
     )
     nic_id = f"{base}/Microsoft.Network/networkInterfaces/{name}-nic"
     size = SIZES[0] if scale_set else SIZES[2] if number < 2 else SIZES[number % 2]
-    machine = {
+    machine: Item = {
         "name": name,
         "id": machine_id,
         "type": "Microsoft.Compute/virtualMachines",

@@ -85,17 +85,13 @@ def test_the_lists_of_resource_manager_give_the_same_machines(azure: Azure) -> N
             variables.pop("azure_resource_type"),
             by_lists[host].pop("azure_resource_type"),
         )  # Resource Graph has it in lower case
-    by_graph_placement = [variables.pop("azure_placement_group_id") for variables in by_graph.values()]
-    assert by_graph_placement == [variables.pop("azure_placement_group_id") for variables in by_lists.values()]
     assert by_graph == by_lists
 
 
 def test_a_cached_run_asks_nothing_and_its_file_is_private(azure: Azure) -> None:
     azure.control(subscriptions=[{"id": SUBSCRIPTION, "vms": 4}])
     folder = azure.folder / "cache"
-    options = azure.options(
-        cache=True, cache_plugin="ansible.builtin.jsonfile", cache_connection=str(folder), keyed_groups=KEYED
-    )
+    options = azure.options(cache=True, cache_plugin="ansible.builtin.jsonfile", cache_connection=str(folder))
 
     first = azure.inventory(options)
     asked = len(azure.log())
