@@ -734,7 +734,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 continue
             super()._add_host_to_keyed_groups([keyed], variables, host, strict=strict, fetch_hostvars=fetch_hostvars)
             if value:
-                self._key_groups[position, value] = self._name_of_key(keyed, value)
+                self._key_groups[position, value] = self._data.add_group(self._name_of_key(keyed, value))
 
     def _simple_key(self, keyed: t.Any, variables: Record) -> str | None:
         """Return the text that names the group; None for all that is not simply one group per text."""

@@ -84,7 +84,7 @@ def flat_nic(item: Mapping[str, t.Any]) -> Row:
         "mac": item.get("mac") or p.get("macAddress"),
         "nsg": item.get("nsgId") or _mapping(p.get("networkSecurityGroup")).get("id"),
         "accelerated": bool(accelerated),
-        "ips": _primary_first([_flat_ip(one) for one in _list(configurations)]),
+        "ips": _primary_first([_flat_ip(_mapping(one)) for one in _list(configurations)]),
     }
 
 
