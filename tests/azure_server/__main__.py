@@ -36,6 +36,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._send((200, {}, b"{}"), {})
             return
         state = Handler.state
+        if self.path == "/_setting":
+            state.set(**json.loads(body))
+            self._send((200, {}, b"{}"), {})
+            return
         if self.path == "/_log":
             self._send((200, {}, json.dumps(state.log).encode()), {})
             return

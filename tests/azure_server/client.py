@@ -31,6 +31,7 @@ class Run(t.NamedTuple):
     seconds: float
     peak_mb: float
     cpu: float
+    waited: float
 
     @property
     def listed(self) -> dict[str, t.Any]:
@@ -105,6 +106,10 @@ class Azure:
         """Replace the subscriptions and the faults."""
         self._call("/_control", json.dumps(spec).encode())
 
+    def setting(self, **setting: t.Any) -> None:
+        """Set delay and quota, and begin a new log."""
+        self._call("/_setting", json.dumps(setting).encode())
+
     def log(self) -> list[str]:
         """Return what was asked since control()."""
         return t.cast("list[str]", json.loads(self._call("/_log")))
@@ -155,22 +160,31 @@ class Azure:
         )
         seconds = time.monotonic() - started
         if measured.exists():
-            seconds, kilobytes, cpu = json.loads(measured.read_text())
+            seconds, kilobytes, cpu, waited = json.loads(measured.read_text())
         else:
-            kilobytes = cpu = 0
+            kilobytes = cpu = waited = 0
         return Run(
             done.returncode, done.stdout, re.sub(r"\x1b\[[0-9;]*m", "", done.stderr), seconds, kilobytes / 1024, cpu
         )
 
 
-# A small parent of its own, so that the peak memory is that of this one child.
+# A small parent of its own, so that the peak memory is that of this one child. The second number of schedstat is the
+# time that the main thread was ready and the machine was busy with something else.
 _MEASURE = """
-import json, os, resource, subprocess, sys, time
+import json, resource, subprocess, sys, time
 start = time.monotonic()
-rc = subprocess.call(sys.argv[2:])
+child = subprocess.Popen(sys.argv[2:])
+waited = 0
+while child.poll() is None:
+    try:
+        with open(f"/proc/{child.pid}/schedstat") as file:
+            waited = max(waited, int(file.read().split()[1]))
+    except (OSError, IndexError, ValueError):
+        pass
+    time.sleep(0.02)
 seconds = time.monotonic() - start
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 with open(sys.argv[1], "w") as file:
-    json.dump([seconds, used.ru_maxrss, used.ru_utime + used.ru_stime], file)
-sys.exit(rc)
+    json.dump([seconds, used.ru_maxrss, used.ru_utime + used.ru_stime, waited / 1e9], file)
+sys.exit(child.returncode)
 """
