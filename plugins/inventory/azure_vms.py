@@ -161,6 +161,13 @@ options:
     description: Give instances of a scale set the tags of the set, below their own.
     type: bool
     default: false
+  placement_groups:
+    description:
+      - Read uniform scale sets that spread over several placement groups from Resource Manager, three lists per set,
+        because Resource Graph does not tell the placement group of an instance. Their C(azure_slurm_switch) then
+        follows the placement groups.
+    type: bool
+    default: false
   source:
     description:
       - V(graph) asks Resource Graph, V(arm) reads the lists of Resource Manager, V(auto) does the first and, if that
@@ -388,6 +395,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Fill the inventory."""
         super().parse(inventory, loader, path, cache)
         self._data = inventory
+        self._key_groups.clear()
         self._read_config_data(path)
         try:
             self._check_options()
@@ -433,6 +441,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             source="graph" if get("graph_where") or get("management_groups") else str(get("source")),
             verify=str(get("verify")),
             vmss_tags=get("vmss_tags"),
+            placement_groups=get("placement_groups"),
             strict=bool(get("strict")),
             concurrency=get("concurrency"),
             timeout=get("timeout"),

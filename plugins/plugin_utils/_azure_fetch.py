@@ -205,7 +205,12 @@ class Fetcher:
     def _verified(self, found: _Rows, chosen: list[str]) -> _Rows:
         """Read again from Resource Manager what Resource Graph may not know yet."""
         s = self._settings
-        if s.verify == "none" or not chosen:
+        if not chosen:
+            return found
+        if s.placement_groups:
+            spread = [one for one in found.scale_sets if scale_sets.is_uniform(one) and not one["single"]]
+            found = self._read_again(found, scale_sets.wanted(spread, s.vmss_groups, s.filters.get("scale_sets", ())))
+        if s.verify == "none":
             return found
         narrowed = bool(s.filters or s.graph_where)
         uniform = scale_sets.wanted(found.scale_sets, s.vmss_groups)
@@ -215,13 +220,18 @@ class Fetcher:
             self._notes.append(
                 f"Resource Graph is behind for {len(stale)} scale sets ({names}); they are read set by set"
             )
-            found = found._replace(
-                machines=scale_sets.without(found.machines, stale),
-                nics=scale_sets.without(found.nics, stale),
-                addresses=scale_sets.without(found.addresses, stale),
-            )
-            self._take(found, scale_sets.read(self._lists, stale, self._start))
+            found = self._read_again(found, stale)
         return self._with_true_states(found, chosen) if s.verify == "all" else found
+
+    def _read_again(self, found: _Rows, chosen: list[Row]) -> _Rows:
+        """Replace everything below some scale sets by what Resource Manager says."""
+        found = found._replace(
+            machines=scale_sets.without(found.machines, chosen),
+            nics=scale_sets.without(found.nics, chosen),
+            addresses=scale_sets.without(found.addresses, chosen),
+        )
+        self._take(found, scale_sets.read(self._lists, chosen, self._start))
+        return found
 
     def _with_true_states(self, found: _Rows, chosen: list[str]) -> _Rows:
         states: dict[str, Row] = {}

@@ -122,6 +122,7 @@ def flat_scale_set(item: Mapping[str, t.Any]) -> Row:
         "tags": _mapping(item.get("tags")),
         "mode": item.get("mode") or p.get("orchestrationMode") or "Uniform",
         "capacity": sku.get("capacity"),
+        "single": (item if "singlePlacementGroup" in item else p).get("singlePlacementGroup") is not False,
         "size": sku.get("name"),
     }
 
@@ -263,6 +264,7 @@ def _membership(row: Row, scale_set: Row | None, view: Mapping[str, t.Any]) -> R
         "vmss": vmss,
         "instance_id": instance,
         "placement_group_id": view.get("placementGroupId") or None,
+        "single_placement_group": bool((scale_set or {}).get("single", True)) if set_id else None,
     }
 
 

@@ -68,6 +68,7 @@ class Settings:
     source: str = "auto"
     verify: str = "scale_sets"
     vmss_tags: bool = False
+    placement_groups: bool = False
     strict: bool = False
     concurrency: int = 8
     timeout: int = 60

@@ -72,13 +72,15 @@ def last_part(value: t.Any) -> str:
 
 def switch(record: Record) -> str | None:
     """
-    Return the name of the group of machines that share a fabric: placement group, or else the scale set.
+    Return the name of the group of machines that share a fabric, as Slurm takes it for a switch or a block.
 
-    The names of placement groups are long and random, so a scale set lends its name and only the first letters follow.
+    That is the scale set; where a set spreads over several placement groups, each of them by the first letters of its
+    random name; else the proximity placement group.
     """
     vmss = record["vmss"].get("name")
     group = record["placement_group_id"]
-    if group and vmss:
-        return f"{vmss}-{str(group).replace('-', '')[:8]}"
-    name = vmss or record["proximity_placement_group"]
-    return str(name) if name else None
+    if group and vmss and record["single_placement_group"] is False:
+        name = f"{vmss}-{str(group).replace('-', '')[:8]}"
+    else:
+        name = vmss or record["proximity_placement_group"] or ""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:64] or None

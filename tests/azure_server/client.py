@@ -163,9 +163,8 @@ class Azure:
             seconds, kilobytes, cpu, waited = json.loads(measured.read_text())
         else:
             kilobytes = cpu = waited = 0
-        return Run(
-            done.returncode, done.stdout, re.sub(r"\x1b\[[0-9;]*m", "", done.stderr), seconds, kilobytes / 1024, cpu
-        )
+        said = re.sub(r"\x1b\[[0-9;]*m", "", done.stderr)
+        return Run(done.returncode, done.stdout, said, seconds, kilobytes / 1024, cpu, waited)
 
 
 # A small parent of its own, so that the peak memory is that of this one child. The second number of schedstat is the

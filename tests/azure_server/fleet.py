@@ -46,6 +46,7 @@ def subscription(spec: Item) -> Subscription:
             )
     for name, count in spec.get("uniform", []):
         made.scale_sets.append(_scale_set(made, group, name, count, "Uniform"))
+        made.scale_sets[-1]["properties"]["singlePlacementGroup"] = not spec.get("spread")
         _instances(made, group, name, count)
     for change in spec.get("changes", []):
         _change(made, change)

@@ -109,8 +109,8 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help="write all figures as JSON")
     given = parser.parse_args()
     rows: list[Row] = []
-    heading = f"{'':10}{'machines':>9}{'ms':>5}{'seconds':>9}{'alone':>7}{'fetch':>7}{'cpu':>7}{'MB':>6}{'requests':>9}{'load':>6}"
-    print(heading, flush=True)
+    columns = ("machines", "ms", "seconds", "alone", "fetch", "cpu", "MB", "requests", "load")
+    print(" " * 10 + "".join(f"{name:>9}" for name in columns), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         azure = Azure(Path(folder))
         try:
@@ -132,11 +132,8 @@ def main() -> int:
 
 def _print(rows: list[Row], row: Row) -> None:
     rows.append(row)
-    print(
-        f"{row['kind']:10}{row['machines']:9}{row['ms']:5}{row['seconds']:9.2f}{row['alone']:7.2f}{row['fetch']:7.1f}{row['cpu']:7.2f}"
-        f"{row['mb']:6}{row['requests']:9}{row['load']:6.1f}  {'; '.join(shortfalls(row))}",
-        flush=True,
-    )
+    columns = ("machines", "ms", "seconds", "alone", "fetch", "cpu", "mb", "requests", "load")
+    print(f"{row['kind']:10}" + "".join(f"{row[name]:>9}" for name in columns), *shortfalls(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def test_machines_and_both_kinds_of_scale_sets_become_slurm_groups(azure: Azure)
     assert len(groups["slurm_compute"]["hosts"]) == 9
     assert hosts["hpc000001"]["azure_vm_size"] == "Standard_ND96isr_H100_v5"
     assert hosts["hpc000001"]["azure_vmss"]["instance_id"] == "1"
-    assert hosts["hpc000001"]["azure_slurm_switch"].startswith("hpc-")
+    assert hosts["hpc000001"]["azure_slurm_switch"] == "hpc"
     assert hosts["vm00001"]["ansible_host"] == "10.0.0.1"
     assert hosts["vm00001"]["azure_public_ipv4_address"] == ["203.0.0.1"]
     assert hosts["vm00002"]["twice"] == "vm00002vm00002"

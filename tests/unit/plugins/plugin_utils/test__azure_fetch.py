@@ -279,6 +279,16 @@ def test_management_groups_need_no_subscription() -> None:
     assert len(found.records) == 17
 
 
+def test_sets_that_spread_over_placement_groups_are_read_with_them() -> None:
+    azure = Direct(subscriptions=[{**MIXED, "spread": True}])
+
+    plain, spread = fetch(azure), fetch(azure, placement_groups=True)
+
+    assert names(plain) == names(spread)
+    assert {record["single_placement_group"] for record in spread.records} == {None, True, False}
+    assert len([line for line in azure.state.log if "ScaleSets/hpc/virtualMachines" in line]) == 1
+
+
 def test_verify_all_takes_the_power_state_from_resource_manager() -> None:
     stopped = [{"code": "PowerState/deallocated"}]
     change = {"machine": "vm00002", "path": ["properties", "instanceView", "statuses"], "value": stopped}

@@ -53,6 +53,7 @@ CHANGES: dict[str, t.Any] = {
     "source": "arm",
     "verify": "all",
     "vmss_tags": True,
+    "placement_groups": True,
 }
 
 

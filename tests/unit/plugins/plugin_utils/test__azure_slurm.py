@@ -40,17 +40,24 @@ def test_an_unknown_role_is_named_with_those_that_are_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vmss", "placement", "proximity", "switch"),
+    ("vmss", "placement", "single", "proximity", "switch"),
     [
-        ({"name": "hpc"}, "f79e82f0-3480-4eb3-a893-5cf9bd74daad", None, "hpc-f79e82f0"),
-        ({"name": "hpc"}, None, "ppg", "hpc"),
-        ({}, None, "ppg", "ppg"),
-        ({}, None, None, None),
+        ("hpc", "f79e82f0-3480-4eb3-a893-5cf9bd74daad", False, None, "hpc-f79e82f0"),
+        ("hpc", "f79e82f0-3480-4eb3-a893-5cf9bd74daad", True, None, "hpc"),
+        ("hpc", None, False, "ppg", "hpc"),
+        (None, None, None, "ppg (1)", "ppg__1_"),
+        (None, None, None, None, None),
+        ("x" * 70, None, True, None, "x" * 64),
     ],
 )
 def test_machines_of_one_fabric_share_a_switch(
-    vmss: dict[str, str], placement: str | None, proximity: str | None, switch: str | None
+    vmss: str | None, placement: str | None, single: bool | None, proximity: str | None, switch: str | None
 ) -> None:
-    record = {"vmss": vmss, "placement_group_id": placement, "proximity_placement_group": proximity}
+    record = {
+        "vmss": {"name": vmss} if vmss else {},
+        "placement_group_id": placement,
+        "single_placement_group": single,
+        "proximity_placement_group": proximity,
+    }
 
     assert slurm.switch(record) == switch
