@@ -265,7 +265,7 @@ filters:
 hostnames: [computer_name, name, default]
 ansible_host_from: [private]
 keyed_groups:
-  - key: tags.CycleCloudNodeArray
+  - key: azure_slurm_nodearray | default('none', true)
     prefix: nodearray
   - key: azure_slurm_switch
     prefix: switch
@@ -556,7 +556,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         names = _azure_hostvars.Names(str(self.get_option("hostvars_prefix")), self._listed_option("host_variables"))
         address = _azure_hostvars.address_rule(self._listed_option("ansible_host_from") or [])
         for record in records:
-            record["slurm_switch"] = _azure_slurm.switch(record)
+            record.update(_azure_slurm.facts(record))
         if records:
             names.check(records[0])
         records = _azure_filters.keep(records, _azure_settings.check_filters(_plain(self.get_option("filters"))))

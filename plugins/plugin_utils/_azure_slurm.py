@@ -70,6 +70,14 @@ def last_part(value: t.Any) -> str:
     return str(value).rstrip("/").rsplit("/", 1)[-1]
 
 
+def facts(record: Record) -> Record:
+    """Return the switch, and CycleCloud's names of the cluster and the node array."""
+    tags = record["tags"]
+    cluster = next((last_part(tags[tag]) for tag in CLUSTER if tags.get(tag)), None)
+    array = last_part(tags[NODE_ARRAY]) if tags.get(NODE_ARRAY) else None
+    return {"slurm_switch": switch(record), "slurm_cluster": cluster, "slurm_nodearray": array}
+
+
 def switch(record: Record) -> str | None:
     """
     Return the name of the group of machines that share a fabric, as Slurm takes it for a switch or a block.

@@ -132,10 +132,15 @@ class Azure:
             **more,
         }
 
-    def inventory(self, options: dict[str, t.Any], *arguments: str, environment: dict[str, str] | None = None) -> Run:
-        """Run C(ansible-inventory --list) in a bare environment and measure it."""
+    def inventory(
+        self, options: dict[str, t.Any] | Path, *arguments: str, environment: dict[str, str] | None = None
+    ) -> Run:
+        """Run C(ansible-inventory --list) in a bare environment and measure it; the options or a path to read."""
         file = self.folder / "cluster.azure_vms.yml"
-        file.write_text(json.dumps(options), encoding="utf-8")
+        if isinstance(options, Path):
+            file = options
+        else:
+            file.write_text(json.dumps(options), encoding="utf-8")
         kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL")}
         env = {
             **kept,

@@ -10,7 +10,9 @@ import json
 import stat
 import sys
 import typing as t
+from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[3]
 SUBSCRIPTION = "11111111-0000-0000-0000-000000000000"
 OTHER = "33333333-0000-0000-0000-000000000000"
 SECRET = "sEcReT-of-the-application"
@@ -176,6 +178,29 @@ def test_a_wrong_secret_and_a_wrong_option_are_said_in_one_line(azure: Azure) ->
     assert SECRET not in wrong_secret.err
     assert wrong_option.rc != 0
     assert "filters has the unknown key 'colour'" in " ".join(wrong_option.err.split())
+
+
+def test_the_example_inventory_works_as_it_is(azure: Azure) -> None:
+    scheduler = {"machine": "vm00000", "path": ["tags"], "value": {"ClusterName": "training", "Name": "scheduler"}}
+    azure.control(subscriptions=[{**MIXED, "changes": [scheduler]}])
+    environment = {
+        "AZURE_CLOUD_ENVIRONMENT": azure.url,
+        "AZURE_DISABLE_INSTANCE_DISCOVERY": "true",
+        "AZURE_TENANT_ID": "22222222-0000-0000-0000-000000000000",
+        "AZURE_CLIENT_ID": "app",
+        "AZURE_CLIENT_SECRET": SECRET,
+        "AZURE_SUBSCRIPTION_ID": SUBSCRIPTION,
+    }
+
+    run = azure.inventory(ROOT / "inventories" / "azure", environment=environment)
+
+    assert run.rc == 0, run.err
+    groups = run.listed
+    assert groups["slurm_controller"]["hosts"] == ["vm00000"]
+    assert groups["slurm_database"]["children"] == groups["nfs_server"]["children"] == ["slurm_controller"]
+    assert set(groups["nodearray_hpc"]["hosts"]) == {f"hpc00000{n}" for n in range(3)}
+    assert run.hosts["hpc000001"]["azure_vm_size"] == "Standard_ND96isr_H100_v5"
+    assert run.hosts["hpc000001"]["gpucluster_vm_size"] == "{{ azure_vm_size }}"
 
 
 def test_the_cli_signs_in_and_names_the_subscription(azure: Azure) -> None:

@@ -40,6 +40,20 @@ def test_an_unknown_role_is_named_with_those_that_are_allowed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("tags", "cluster", "array"),
+    [
+        ({"CycleCloudCluster": "/sites/1/clusters/training", "CycleCloudNodeArray": ARRAY}, "training", "hpc"),
+        ({"ClusterName": "old", "CycleCloudNodeArray": "gpu"}, "old", "gpu"),
+        ({}, None, None),
+    ],
+)
+def test_names_of_cyclecloud(tags: dict[str, t.Any], cluster: str | None, array: str | None) -> None:
+    record = {"tags": tags, "vmss": {}, "placement_group_id": None, "proximity_placement_group": None}
+
+    assert slurm.facts(record) == {"slurm_switch": None, "slurm_cluster": cluster, "slurm_nodearray": array}
+
+
+@pytest.mark.parametrize(
     ("vmss", "placement", "single", "proximity", "switch"),
     [
         ("hpc", "f79e82f0-3480-4eb3-a893-5cf9bd74daad", False, None, "hpc-f79e82f0"),
