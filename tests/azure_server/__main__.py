@@ -37,7 +37,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         state = Handler.state
         if self.path == "/_setting":
-            state.set(**json.loads(body))
+            state.change(**json.loads(body))
             self._send((200, {}, b"{}"), {})
             return
         if self.path == "/_log":

@@ -41,7 +41,7 @@ class State:
         self.pages: dict[str, bytes] = {}
         self._tables: dict[str, list[Item]] | None = None
 
-    def set(self, delay: float = 0, quota: bool = True) -> None:
+    def change(self, delay: float = 0, quota: bool = True) -> None:
         """Keep the machines and the prepared pages; begin a new log and a new quota."""
         self.delay, self.quota, self.window = delay, quota, (0.0, 0)
         self.log.clear()

@@ -46,7 +46,7 @@ class Plugin(azure_vms.InventoryModule):
         documented = {name: option.get("default") for name, option in {**DOCUMENTED, **SIGN_IN}.items()}
         self._given = {**documented, **CONSTRUCTED, "compose": {}, "groups": {}, "keyed_groups": [], **options}
         self._prepared = records
-        self.display = Display()
+        self.display = t.cast("t.Any", Display())
 
     def get_option(self, option: str, hostvars: t.Any = None) -> t.Any:
         return _trusted(self._given[option])

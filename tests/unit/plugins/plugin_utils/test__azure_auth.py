@@ -14,7 +14,7 @@ if t.TYPE_CHECKING:
     from pathlib import Path
 
 CHINA = CLOUDS["azurechinacloud"]
-APPLICATION = {"tenant": "22222222-0000-0000-0000-000000000000", "client_id": "c"}
+APPLICATION: dict[str, t.Any] = {"tenant": "22222222-0000-0000-0000-000000000000", "client_id": "c"}
 
 
 @pytest.mark.parametrize(

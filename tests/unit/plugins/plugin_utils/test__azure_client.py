@@ -36,7 +36,9 @@ def pages(*answers: t.Any) -> list[t.Any]:
 def test_pages_follow_the_links() -> None:
     send = Send({"value": [1], "nextLink": f"{HOST}{LIST}?$skiptoken=2"}, {"value": [2]})
 
-    assert list(module.Client(send, HOST).pages(LIST, {"api-version": "1", "$expand": "x"})) == [[1], [2]]
+    found: list[t.Any] = list(module.Client(send, HOST).pages(LIST, {"api-version": "1", "$expand": "x"}))
+
+    assert found == [[1], [2]]
     assert send.asked[0] == f"{HOST}{LIST}?api-version=1&$expand=x"
 
 
