@@ -333,7 +333,6 @@ import typing as t
 from pathlib import Path
 
 from ansible.errors import AnsibleError, AnsibleParserError
-from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import (
@@ -705,7 +704,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                     raise
             except _azure_expressions.LeaveToJinjaError:
                 pass
-        return bool(boolean(super()._compose(condition, variables), strict=False))
+        return bool(super()._compose(condition, variables))
 
     def _add_host_to_composed_groups(
         self, groups: Record, variables: Record, host: str, strict: bool = False, fetch_hostvars: bool = True

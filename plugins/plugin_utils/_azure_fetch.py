@@ -31,6 +31,7 @@ if t.TYPE_CHECKING:
     Row = dict[str, t.Any]
     Answer = tuple[str, list[Row]]
 
+_ROOTS = ("machines", "scale_sets")
 _NOT_HERE = (403, 404, 405, 501)  # what a cloud or a caller without Resource Graph answers
 
 
@@ -163,7 +164,10 @@ class Fetcher:
     def _start_sets(self, chosen: list[str], scopes: Iterable[Row]) -> list[t.Any]:
         """Read the scale sets from Resource Manager, which knows their true capacity, or else from the graph."""
         if chosen and self._settings.verify != "none":
-            return [self._start(f"scale sets of subscription {one}", "", self._lists.scale_sets, one) for one in chosen]
+            return [
+                self._start(f"scale sets of subscription {one}", "scale_sets", self._lists.scale_sets, one)
+                for one in chosen
+            ]
         return self._ask(scopes, graph.query(graph.SCALE_SET, graph.SCALE_SET_COLUMNS), model.flat_scale_set)
 
     def _start_instances(self, scopes: Sequence[Row], uniform: list[Row]) -> dict[str, list[t.Any]]:
@@ -256,7 +260,7 @@ class Fetcher:
         found = _Rows([], [], [], [])
         s = self._settings
         sets = [
-            self._start(f"scale sets of subscription {one}", "", self._lists.scale_sets, one)
+            self._start(f"scale sets of subscription {one}", "scale_sets", self._lists.scale_sets, one)
             for one in readable
             if s.vmss_groups
         ]
@@ -287,13 +291,17 @@ class Fetcher:
     # Work
 
     def _start(self, what: str, kind: str, function: Callable[..., t.Any], *args: t.Any) -> t.Any:
-        """Start a list whose failure is a gap, not the end; the answer is (kind, rows or None)."""
+        """
+        Start a list whose refusal is a gap, not the end; the answer is (kind, rows or None).
+
+        A list of machines that fails for another reason than a right is an error: hosts would be missing.
+        """
 
         def call() -> tuple[str, t.Any]:
             try:
                 return kind, function(*args)
             except RequestError as exc:
-                if exc.status == 401:
+                if exc.status == 401 or (kind in _ROOTS and exc.status not in _NOT_HERE):
                     raise
                 if exc.status == 404 and "instances of" in what:
                     return kind, []  # the set went away between two calls

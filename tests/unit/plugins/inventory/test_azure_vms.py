@@ -196,6 +196,7 @@ def test_filters_of_azure_rm() -> None:
     ]
     assert list(run(records, include_host_filters=["azure_tags.x == '2'", "name in ['ccc']"])[0].hosts) == ["bb", "ccc"]
     assert list(run(records, include_host_filters=[False])[0].hosts) == []
+    assert list(run(records, include_host_filters=["tags.x"])[0].hosts) == ["a", "bb"]
     assert list(run(records, filters={"tags": {"x": None}}, query="[?tags.x == '2']")[0].hosts) == ["bb"]
 
 

@@ -207,6 +207,16 @@ def test_a_list_that_is_refused_leaves_the_hosts_and_says_what_is_missing(kind: 
     assert any(record["facts_missing"] == ["network"] for record in found.records)
 
 
+@pytest.mark.parametrize(
+    "match", ["Compute/virtualMachines\\?", "virtualMachineScaleSets\\?", "ScaleSets/hpc/virtualMachines"]
+)
+def test_a_list_of_machines_that_breaks_is_an_error_not_a_smaller_cluster(match: str) -> None:
+    azure = Direct(subscriptions=[MIXED], faults=[{"match": match, "status": 500}])
+
+    with pytest.raises(AzureInventoryError, match="500"):
+        fetch(azure, source="arm")
+
+
 def test_power_states_that_are_refused_are_named_and_do_not_hide_the_host() -> None:
     azure = Direct(subscriptions=[{"id": ONE, "vms": 2}], faults=[{"match": "statusOnly", "status": 403}])
 
