@@ -185,7 +185,7 @@ options:
     choices: [none, scale_sets, all]
     default: scale_sets
   concurrency:
-    description: Requests at the same time, 1 to 32.
+    description: Requests at the same time, 1 to 10.
     type: int
     default: 8
   timeout:
@@ -409,8 +409,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for name, instead in _REFUSED.items():
             if self.get_option(name):
                 raise ConfigError(f"{name} is not supported; {instead}")
-        if not 1 <= self.get_option("concurrency") <= 32:
-            raise ConfigError(f"concurrency is {self.get_option('concurrency')}; allowed: 1 to 32")
+        if not 1 <= self.get_option("concurrency") <= 10:
+            raise ConfigError(f"concurrency is {self.get_option('concurrency')}; allowed: 1 to 10")
         if self.get_option("graph_where") and self.get_option("source") == "arm":
             raise ConfigError("graph_where needs Resource Graph; set source to graph")
         idle = [name for name in _IDLE if self.get_option(name) is not None]
@@ -502,10 +502,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         fetch = _azure_client.fetch_metadata(settings, identity.verify)
         cloud = _azure_client.find_cloud(settings.cloud, fetch)
         credential = _azure_auth.Credential(lambda: _azure_auth.make_credential(identity, cloud))
-        sender = _azure_client.Sender(credential, cloud, settings, identity.verify)
-        sender.sign_in()
-        client = _azure_client.Client(sender, cloud.resource_manager, sender.renew)
-        found = _azure_fetch.Fetcher(client, settings).run()
+        with _azure_client.Sender(credential, cloud, settings, identity.verify) as sender:
+            client = _azure_client.Client(sender, cloud.resource_manager, sender.renew)
+            found = _azure_fetch.Fetcher(client, settings).run()
         seconds = time.monotonic() - started
         self.display.v(f"{self.NAME}: {len(found.records)} machines, {sender.counter.value} requests, {seconds:.1f} s")
         return found.records, self._reported(found, settings)

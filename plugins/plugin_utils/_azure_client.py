@@ -151,10 +151,16 @@ class Sender:
         gate = _azure_pipeline.Gate()
         self._pipeline = _azure_pipeline.build(credential, self._scope, settings, verify, self.counter, gate)
 
-    def sign_in(self) -> None:
-        """Get the token before many threads ask for it at once."""
+    def __enter__(self) -> Sender:
+        """Open the transport and get the token before many threads want both at once."""
         with _readable_errors():
+            self._pipeline.__enter__()
             self._credential.get_token(self._scope)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close the connections."""
+        self._pipeline.__exit__()
 
     def renew(self) -> None:
         """Drop a token that was refused."""

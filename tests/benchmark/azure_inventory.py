@@ -39,7 +39,7 @@ def measure(azure: t.Any, machines: int, milliseconds: int, uniform: bool, repea
     options = azure.options(keyed_groups=KEYED, include_vmss_resource_groups=["*"])
     _checked(azure.inventory(options), machines)  # the stand-in prepares its pages
     runs = []
-    for _ in range(repeat):
+    for _number in range(repeat):
         azure.setting(delay=milliseconds / 1000, quota=True)
         run = azure.inventory(options, "-v")
         _checked(run, machines)

@@ -208,7 +208,7 @@ def test_filters_of_azure_rm() -> None:
             "include_arc_resource_groups is not supported; list those machines with azure",
         ),
         ({"password": "x"}, "password is not supported; sign in with az login"),
-        ({"concurrency": 0}, "concurrency is 0; allowed: 1 to 32"),
+        ({"concurrency": 0}, "concurrency is 0; allowed: 1 to 10"),
         ({"graph_where": "x", "source": "arm"}, "graph_where needs Resource Graph"),
         ({"filters": {"x": 1}}, "unknown key 'x'"),
         ({"host_variables": ["x"]}, "unknown name 'x'"),
@@ -265,6 +265,38 @@ def test_every_option_of_the_settings_is_read_from_the_file() -> None:
     assert found.vmss_groups == ("g",)
     assert found.filters == {"names": ("a",)}
     assert isinstance(found, _azure_settings.Settings)
+
+
+def test_a_file_of_azure_rm_gives_its_names_and_groups() -> None:
+    """The kinds of entries that azure_rm documents, with nothing changed but the plugin and the prefix."""
+    inventory, _warnings = run(
+        [machine("dbserver1", {"env": "prod"}), machine("web", {"env": "test", "sometag": "x"})],
+        hostvars_prefix="",
+        conditional_groups={"all_the_hosts": True, "db_hosts": "'dbserver' in name"},
+        hostvar_expressions={
+            "static": "'value'",
+            "ansible_host": "(public_dns_hostnames + public_ipv4_address + private_ipv4_addresses) | first",
+        },
+        hostnames=["tags.vm_name", "default_inventory_hostname + '.domain.tld'", "default"],
+        keyed_groups=[
+            {"prefix": "tag", "key": "tags"},
+            {"prefix": "azure_loc", "key": "location"},
+            {"prefix": "some_tag", "key": "tags.sometag | default('none')"},
+        ],
+        exclude_host_filters=["location in ['westus']", "powerstate != 'running'"],
+    )
+
+    first, second = inventory.hosts
+    assert first.startswith("dbserver1_")
+    assert second.endswith(".domain.tld")
+    assert members(inventory, "db_hosts") == members(inventory, "tag_env_prod") == [first]
+    assert members(inventory, "azure_loc_eastus") == members(inventory, "all_the_hosts") == [first, second]
+    assert members(inventory, "some_tag_none") == [first]
+    assert members(inventory, "some_tag_x") == [second]
+    host = inventory.hosts[first].vars
+    assert host["static"] == "value"
+    assert host["ansible_host"] == "10.0.0.9"
+    assert host["virtual_machine_size"] == "Standard_D4s_v5"
 
 
 @pytest.mark.parametrize("name", ["x.azure_vms.yml", "azure_vms.yaml", "my.azure_rm.yml", "azure_rm.yaml"])

@@ -81,7 +81,7 @@ def test_the_limit_holds_for_the_sum() -> None:
     clock = Clock()
     history: dict[str, t.Any] = {"history": [1]}
 
-    for _ in range(2):
+    for _number in range(2):
         waiting(clock, limit=30).after_failure(history, Answer(503, {"Retry-After": "10"}))
     with pytest.raises(pipeline.ThrottledError):
         waiting(clock, limit=30).after_failure(history, Answer(503, {"Retry-After": "10"}))
