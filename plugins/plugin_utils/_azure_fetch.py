@@ -189,8 +189,9 @@ class Fetcher:
                 machines = _flatten(one.result() for one in more["machines"])
                 nics = _flatten(one.result() for one in more["nics"])
                 addresses = self._start_addresses(scopes, graph.INSTANCE_ADDRESS, nics)
-                ids = {str(one["id"]).lower() for one in uniform}
-                found.machines.extend(one for one in machines if scale_sets.set_of(one) in ids)
+                # A set that the list does not have yet is no reason to lose its instances.
+                unwanted = set(model.by_id(found.scale_sets)) - set(model.by_id(uniform))
+                found.machines.extend(one for one in machines if scale_sets.set_of(one) not in unwanted)
                 found.nics.extend(nics)
                 found.addresses.extend(_flatten(one.result() for one in addresses))
                 return

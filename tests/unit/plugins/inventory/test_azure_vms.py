@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import typing as t
 
 import pytest
@@ -13,6 +16,7 @@ from ansible.template import trust_as_template
 
 from ansible_collections.hpcai.gpucluster.plugins.doc_fragments import _azure_sign_in
 from ansible_collections.hpcai.gpucluster.plugins.inventory import azure_vms
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_auth as auth
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_model as model
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_settings
 
@@ -254,6 +258,17 @@ def test_group_names_may_keep_their_dashes() -> None:
 
     inventory, _warnings = run(records, keyed_groups=keyed, use_contrib_script_compatible_sanitization=True)
     assert members(inventory, "_x-y_z") == ["a", "bb"]
+
+
+def test_nothing_is_imported_that_a_cached_run_does_not_use() -> None:
+    heavy = ("azure", "requests", "msal", "jmespath", "netaddr")
+    check = f"import sys; print([name for name in {heavy} if name in sys.modules])"
+    code = f"from {azure_vms.__name__} import InventoryModule; from {auth.__name__} import complete; {check}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+
+    assert done.stdout.strip() == "[]"
 
 
 def test_every_option_of_the_settings_is_read_from_the_file() -> None:

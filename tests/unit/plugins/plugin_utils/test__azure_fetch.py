@@ -275,6 +275,13 @@ def test_resource_groups_and_scale_sets_are_chosen() -> None:
     assert names(chosen) == ["b_0", "b_1", "b_2"]
 
 
+def test_instances_of_a_set_that_the_list_does_not_have_yet_are_kept() -> None:
+    azure = Direct(subscriptions=[{"id": ONE, "uniform": [["old", 2], ["new", 3]]}])
+    azure.state.subscriptions[0].scale_sets.pop()
+
+    assert names(fetch(azure)) == ["new_0", "new_1", "new_2", "old_0", "old_1"]
+
+
 def test_graph_where_narrows_the_query() -> None:
     found = fetch(Direct(subscriptions=[MIXED]), graph_where="properties.priority =~ 'Spot'", source="graph")
 
