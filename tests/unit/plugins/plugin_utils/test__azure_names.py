@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_names as names
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_model import default_name
 
 
 def record(number: int, name: str, created: str | None = None) -> dict[str, t.Any]:
@@ -26,6 +27,20 @@ def test_the_oldest_keeps_the_name() -> None:
     assert found[0].startswith("a_")
     assert len(set(found)) == 4
     assert len(warnings) == 2
+
+
+def test_a_hash_that_is_the_same_becomes_longer() -> None:
+    first: dict[str, int] = {}
+    for number in range(2000):
+        other = first.setdefault(default_name("a", f"/subscriptions/s/{number}"), number)
+        if other != number:
+            break
+    machines = [record(9999, "a", "2026-01"), record(other, "a"), record(number, "a")]
+
+    found = names.choose(machines, lambda one: str(one["name"]), lambda _text: None)
+
+    assert len(set(found)) == 3
+    assert sorted(map(len, found)) == [1, 6, 10]
 
 
 @settings(max_examples=50, deadline=None)
