@@ -16,6 +16,7 @@ SCOPE: dict[str, t.Any] = {
     "tags": {"role": "compute", "a.b": "dotted", "empty": "", "evil": "{{ 1 + 1 }}", "items": "method"},
     "size": "Standard_D4s_v5",
     "nothing": None,
+    "number": 1,
     "zones": ["1", "2"],
     "vmss": {},
 }
@@ -27,6 +28,7 @@ PATHS = (
     "tags.empty",
     "tags.none",
     "size",
+    "number",
     "nothing",
     "zones",
     "vmss.name",
@@ -35,7 +37,16 @@ PATHS = (
     "tags",
 )
 ENDS = ("", " | default('x')", " | default('x', true)", '|default("")', " | default('x', True) ")
-TESTS = ("== 'compute'", "!= 'compute'", "in ['compute', \"x\"]", "not in ['compute']", "is defined", "is not defined")
+TESTS = (
+    "== 'compute'",
+    "== '1'",
+    "in ['1']",
+    "!= 'compute'",
+    "in ['compute', \"x\"]",
+    "not in ['compute']",
+    "is defined",
+    "is not defined",
+)
 
 
 def by_jinja(expression: str) -> t.Any:
