@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_expressions as expressions
 
@@ -66,14 +65,12 @@ def directly(expression: str) -> t.Any:
         return LEFT
 
 
-@settings(max_examples=60, deadline=None)
-@given(path=st.sampled_from(PATHS), end=st.sampled_from(ENDS))
+@pytest.mark.parametrize(("path", "end"), itertools.product(PATHS, ENDS))
 def test_values_are_those_of_jinja(path: str, end: str) -> None:
     assert directly(path + end) == by_jinja(path + end)
 
 
-@settings(max_examples=60, deadline=None)
-@given(path=st.sampled_from(PATHS), test=st.sampled_from(TESTS))
+@pytest.mark.parametrize(("path", "test"), itertools.product(PATHS, TESTS))
 def test_conditions_are_those_of_jinja(path: str, test: str) -> None:
     assert directly(f"{path} {test}") == by_jinja(f"{path} {test}")
 
