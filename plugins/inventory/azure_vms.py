@@ -355,6 +355,7 @@ if t.TYPE_CHECKING:
     Record = dict[str, t.Any]
 
 _SUFFIXES = ("azure_vms.yml", "azure_vms.yaml", "azure_rm.yml", "azure_rm.yaml")
+_RANGES = {"concurrency": (1, 10), "timeout": (1, 3600), "retries": (0, 100), "max_wait": (0, 86400)}
 _REFUSED = {
     "include_arc_resource_groups": "list those machines with azure.azcollection.azure_rm",
     "include_hcivm_resource_groups": "list those machines with azure.azcollection.azure_rm",
@@ -409,8 +410,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for name, instead in _REFUSED.items():
             if self.get_option(name):
                 raise ConfigError(f"{name} is not supported; {instead}")
-        if not 1 <= self.get_option("concurrency") <= 10:
-            raise ConfigError(f"concurrency is {self.get_option('concurrency')}; allowed: 1 to 10")
+        for name, (least, most) in _RANGES.items():
+            if not least <= self.get_option(name) <= most:
+                raise ConfigError(f"{name} is {self.get_option(name)}; allowed: {least} to {most}")
         if self.get_option("graph_where") and self.get_option("source") == "arm":
             raise ConfigError("graph_where needs Resource Graph; set source to graph")
         idle = [name for name in _IDLE if self.get_option(name) is not None]

@@ -213,6 +213,7 @@ def test_filters_of_azure_rm() -> None:
         ),
         ({"password": "x"}, "password is not supported; sign in with az login"),
         ({"concurrency": 0}, "concurrency is 0; allowed: 1 to 10"),
+        ({"retries": -1}, "retries is -1; allowed: 0 to 100"),
         ({"graph_where": "x", "source": "arm"}, "graph_where needs Resource Graph"),
         ({"filters": {"x": 1}}, "unknown key 'x'"),
         ({"host_variables": ["x"]}, "unknown name 'x'"),

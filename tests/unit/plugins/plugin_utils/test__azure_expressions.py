@@ -65,12 +65,12 @@ def directly(expression: str) -> t.Any:
         return LEFT
 
 
-@pytest.mark.parametrize(("path", "end"), itertools.product(PATHS, ENDS))
+@pytest.mark.parametrize(("path", "end"), list(itertools.product(PATHS, ENDS)))
 def test_values_are_those_of_jinja(path: str, end: str) -> None:
     assert directly(path + end) == by_jinja(path + end)
 
 
-@pytest.mark.parametrize(("path", "test"), itertools.product(PATHS, TESTS))
+@pytest.mark.parametrize(("path", "test"), list(itertools.product(PATHS, TESTS)))
 def test_conditions_are_those_of_jinja(path: str, test: str) -> None:
     assert directly(f"{path} {test}") == by_jinja(f"{path} {test}")
 
