@@ -771,7 +771,7 @@ def _no_collections() -> t.Iterator[None]:
     """
     Keep Python from searching a million new objects for cycles while they are made, and again while they are used.
 
-    That is a tenth of the time for ten thousand hosts. What an earlier inventory left is given back to the search first.
+    That is a tenth of the time for ten thousand hosts. What an earlier inventory left is searched again first.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -100,7 +100,11 @@ class Azure:
         """End the server."""
         assert self._process.stdin
         self._process.stdin.close()
-        self._process.wait(timeout=10)
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:  # a busy machine
+            self._process.kill()
+            self._process.wait()
 
     def control(self, **spec: t.Any) -> None:
         """Replace the subscriptions and the faults."""
