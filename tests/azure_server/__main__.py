@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import http.server
 import json
+import os
 import socketserver
 import ssl
 import threading
@@ -99,6 +100,7 @@ def main() -> None:
     print(server.server_address[1], flush=True)
     with contextlib.suppress(EOFError):
         input()
+    os._exit(0)  # taking ten thousand machines apart takes longer than anybody waits
 
 
 if __name__ == "__main__":
