@@ -42,7 +42,12 @@ class Case:
     """One check of one run."""
 
     def __init__(
-        self, machine: Machine, params: dict[str, t.Any], keep: t.Any = None, shared: Shared | None = None, tools: dict[str, str] | None = None
+        self,
+        machine: Machine,
+        params: dict[str, t.Any],
+        keep: t.Any = None,
+        shared: Shared | None = None,
+        tools: dict[str, str] | None = None,
     ) -> None:
         """Take what the check needs; nothing here reads the machine."""
         self.machine = machine
@@ -94,4 +99,6 @@ class Case:
 
     def gpus(self) -> list[nvidia_smi.Gpu]:
         """Return all GPUs; one start of nvidia-smi serves every check of the run."""
-        return self.once("gpus", lambda: nvidia_smi.gpus(self.machine, self.number("timeout_seconds"), self.tool("nvidia_smi")))
+        return self.once(
+            "gpus", lambda: nvidia_smi.gpus(self.machine, self.number("timeout_seconds"), self.tool("nvidia_smi"))
+        )

@@ -12,7 +12,9 @@ from .verdict import Finding, healthy, listing, unhealthy
 _MOST_EVENTS = 200
 
 
-def judge(found: dict[str, int], limits: dict[str, float], window: float, kept: dict[str, t.Any], now: float) -> Finding:
+def judge(
+    found: dict[str, int], limits: dict[str, float], window: float, kept: dict[str, t.Any], now: float
+) -> Finding:
     """
     Compare what was added within the window with the limit of each counter.
 

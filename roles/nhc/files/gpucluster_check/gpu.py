@@ -71,7 +71,9 @@ def judge_model(name: str, memory_mib: float, tolerance: float, found: list[Gpu]
 
 def persistence(case: Case) -> Finding:
     """Check that persistence mode is on: without it settings die with the last client."""
-    return _each(case.gpus(), lambda gpu: "" if gpu.flag("persistence_mode") else "Disabled", "persistence mode Enabled")
+    return _each(
+        case.gpus(), lambda gpu: "" if gpu.flag("persistence_mode") else "Disabled", "persistence mode Enabled"
+    )
 
 
 def clocks(case: Case) -> Finding:
@@ -100,7 +102,8 @@ def judge_clocks(wanted: dict[str, float], application: bool, found: list[Gpu]) 
 def ecc(case: Case) -> Finding:
     """Check that ECC is on and that the counters since the last reset are low."""
     limits = {
-        name: case.number(name) for name in ("sram_corrected_max", "sram_uncorrected_max", "dram_corrected_max", "dram_uncorrected_max")
+        name: case.number(name)
+        for name in ("sram_corrected_max", "sram_uncorrected_max", "dram_corrected_max", "dram_uncorrected_max")
     }
     return judge_ecc(limits, case.gpus())
 

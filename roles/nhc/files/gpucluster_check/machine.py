@@ -31,6 +31,7 @@ class Machine:
         """Take the seconds that everything together may last, and the folder that stands for the root."""
         self._end = time.monotonic() + deadline
         self._root = root
+        self.stuck: dict[str, int] = {}  # path of a hung file system: the child that waits for it
 
     def now(self) -> float:
         """Return seconds since boot: setting the clock does not move it."""
@@ -84,7 +85,9 @@ class Machine:
         finally:
             os.close(descriptor)
 
-    def run(self, argv: t.Sequence[str], timeout: float, stdin: str = "", env: dict[str, str] | None = None) -> process.Result:
+    def run(
+        self, argv: t.Sequence[str], timeout: float, stdin: str = "", env: dict[str, str] | None = None
+    ) -> process.Result:
         """Run a program, at most for this many seconds."""
         return process.run(argv, self.left(timeout), stdin, env)
 
@@ -96,7 +99,9 @@ class Machine:
         """Return for each path how full its file system is, or why that is not known; a hung one costs no more time."""
         waiting = {path: _Asked(self._root + path) for path in paths}
         end = time.monotonic() + self.left(timeout)
-        return {path: asked.answer(end, timeout) for path, asked in waiting.items()}
+        answers = {path: asked.answer(end, timeout) for path, asked in waiting.items()}
+        self.stuck = {path: asked.pid for path, asked in waiting.items() if asked.pid}
+        return answers
 
 
 class _Asked:
@@ -104,8 +109,8 @@ class _Asked:
 
     def __init__(self, path: str) -> None:
         self._read, write = os.pipe()
-        self._pid = os.fork()
-        if not self._pid:
+        self.pid = os.fork()
+        if not self.pid:
             os.write(write, _space(path).encode())
             os._exit(0)
         os.close(write)
@@ -121,9 +126,10 @@ class _Asked:
         return value if isinstance(value, str) else Space(*value)
 
     def _stop(self) -> None:
-        os.kill(self._pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         for _attempt in range(20):
-            if os.waitpid(self._pid, os.WNOHANG)[0]:
+            if os.waitpid(self.pid, os.WNOHANG)[0]:
+                self.pid = 0
                 return
             time.sleep(0.001)
 
@@ -134,10 +140,12 @@ def _space(path: str) -> str:
     except OSError as exc:
         return json.dumps(exc.strerror)
     blocks = stat.f_blocks - stat.f_bfree + stat.f_bavail
-    return json.dumps([
-        100.0 * (stat.f_blocks - stat.f_bfree) / blocks if blocks else 0.0,
-        100.0 * (stat.f_files - stat.f_ffree) / stat.f_files if stat.f_files else 0.0,
-    ])
+    return json.dumps(
+        [
+            100.0 * (stat.f_blocks - stat.f_bfree) / blocks if blocks else 0.0,
+            100.0 * (stat.f_files - stat.f_ffree) / stat.f_files if stat.f_files else 0.0,
+        ]
+    )
 
 
 def _records(descriptor: int) -> list[str]:

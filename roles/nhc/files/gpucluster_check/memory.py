@@ -82,7 +82,9 @@ class Memory:
                 time.sleep(0.05)
 
 
-def settle(finding: verdict.Finding, before: dict[str, t.Any], params: dict[str, t.Any], now: float) -> tuple[str, str, dict[str, t.Any]]:
+def settle(
+    finding: verdict.Finding, before: dict[str, t.Any], params: dict[str, t.Any], now: float
+) -> tuple[str, str, dict[str, t.Any]]:
     """
     Turn a sample into a verdict with the samples before it.
 

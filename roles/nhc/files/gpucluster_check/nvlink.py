@@ -25,11 +25,17 @@ def judge_links(expected: int, found: dict[int, dict[int, str]]) -> Finding:
     """Count the links with a rate; anything else is a link that is down."""
     faults = []
     for gpu, links in found.items():
-        active = [link for link, words in links.items() if words.lower().endswith("gb/s") and not words.startswith("0 ")]
+        active = [
+            link for link, words in links.items() if words.lower().endswith("gb/s") and not words.startswith("0 ")
+        ]
         down = [f"{link} {words}" for link, words in links.items() if link not in active]
         if len(active) != expected:
             faults.append(f"GPU {gpu}: {len(active)}" + (f" (link {listing(down)})" if down else ""))
-    return unhealthy(f"{expected} NVLinks up per GPU", listing(faults)) if faults else healthy(f"{expected} NVLinks up on {len(found)} GPUs")
+    return (
+        unhealthy(f"{expected} NVLinks up per GPU", listing(faults))
+        if faults
+        else healthy(f"{expected} NVLinks up on {len(found)} GPUs")
+    )
 
 
 def errors(case: Case) -> Finding:

@@ -93,9 +93,7 @@ class Running:
         return bytes(out), bytes(err), True
 
 
-def run(
-    argv: t.Sequence[str], timeout: float, stdin: str = "", env: dict[str, str] | None = None
-) -> Result:
+def run(argv: t.Sequence[str], timeout: float, stdin: str = "", env: dict[str, str] | None = None) -> Result:
     """Run a program to its end, or to the end of its time."""
     if timeout <= 0:
         return Result(TIMEOUT)
