@@ -17,9 +17,9 @@ attributes:
   check_mode:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.
   diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
+    description: Will return details on what has changed (or needs changing in C(check_mode)), when in diff mode.
   idempotent:
-    description: When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
+    description: When run twice in a row with the same arguments, outside check mode, the second run changes nothing.
 """
 
     # A module that only reads.

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Makes the image of the lab's machines from Debian packages; needs no container registry.
+# Usage: lab_image.sh IMAGE SUITE PACKAGE,PACKAGE... [MIRROR]
+set -euo pipefail
+image=$1 suite=$2 packages=$3 mirror=${4:-}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The key of the lab is mounted at start; host keys and the machine's identity are made at first boot.
+cat > "$work/lab.conf" <<'SSHD'
+AuthorizedKeysFile .ssh/authorized_keys /etc/gpucluster-lab.pub
+SSHD
+cat > "$work/host-keys.conf" <<'UNIT'
+[Service]
+ExecStartPre=
+ExecStartPre=/usr/bin/ssh-keygen -A
+ExecStartPre=/usr/sbin/sshd -t
+UNIT
+
+# shellcheck disable=SC2016  # $1 is the root that mmdebstrap hands to its hooks
+mmdebstrap --quiet --variant=minbase --include="$packages" \
+  --customize-hook="upload $work/lab.conf /etc/ssh/sshd_config.d/lab.conf" \
+  --customize-hook='mkdir -p "$1/etc/systemd/system/ssh.service.d"' \
+  --customize-hook="upload $work/host-keys.conf /etc/systemd/system/ssh.service.d/host-keys.conf" \
+  --customize-hook='rm -f "$1"/etc/ssh/ssh_host_* "$1/etc/hostname"; : > "$1/etc/machine-id"' \
+  "$suite" "$work/root.tar" ${mirror:+"$mirror"}
+podman import --quiet "$work/root.tar" "$image"

@@ -1,0 +1,121 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filter slurm_conf."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: slurm_conf
+short_description: The text of a Slurm configuration file from data
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Prints one line for each key of a mapping, in the order of the mapping, and then one line for each node, nodeset and
+    partition. The same for slurm.conf, cgroup.conf, gres.conf, slurmdbd.conf and other files of that form.
+  - A value of none, of C(omit), an empty string, an empty list or an empty mapping takes the key out.
+  - A boolean becomes C(YES) or C(NO), or C(1) or C(0) where Slurm wants a number.
+  - A list is joined by commas, or becomes a line for each item where Slurm lets a key stand in several lines, such as
+    C(SlurmctldHost) and C(Prolog). Host names in C(NodeName), C(Nodes), C(DownNodes) and C(SuspendExcNodes) become
+    ranges.
+  - A mapping becomes names and name=value pairs joined by commas. A value of true leaves the name alone, false or none
+    leaves it out. That is what C(SlurmctldParameters) and its like need.
+  - Values with blanks are put into quotation marks, and C(#) is escaped. A value with a line break is refused.
+options:
+  _input:
+    description: Keys and values.
+    type: dict
+    required: true
+  nodes:
+    description: One mapping for each C(NodeName) line. C(NodeName) is printed first.
+    type: list
+    elements: dict
+    default: []
+  nodesets:
+    description: One mapping for each C(NodeSet) line. C(NodeSet) is printed first.
+    type: list
+    elements: dict
+    default: []
+  partitions:
+    description: One mapping for each C(PartitionName) line. C(PartitionName) is printed first.
+    type: list
+    elements: dict
+    default: []
+  lines:
+    description:
+      - One mapping for each further line of several keys, in the order of the mapping.
+      - This is what gres.conf is made of.
+    type: list
+    elements: dict
+    default: []
+  file:
+    description: Name of the file, which decides what a boolean and a list become.
+    type: str
+    default: slurm.conf
+"""
+
+EXAMPLES = r"""
+- name: Write slurm.conf
+  ansible.builtin.copy:
+    dest: /etc/slurm/slurm.conf
+    mode: "0644"
+    content: "{{ config | hpcai.gpucluster.slurm_conf(nodes=nodes, partitions=partitions) }}"
+  vars:
+    config:
+      ClusterName: lab
+      SlurmctldHost: [control]
+      SlurmctldParameters: {enable_configless: true, node_reg_mem_percent: 90}
+      MpiDefault: # taken out
+    nodes:
+      - {NodeName: [gpu1, gpu2], CPUs: 96, Gres: "gpu:h100:8"}
+    partitions:
+      - {PartitionName: main, Nodes: ALL, Default: true}
+
+- name: Print gres.conf
+  ansible.builtin.debug:
+    msg: "{{ {'AutoDetect': 'off'} | hpcai.gpucluster.slurm_conf(file='gres.conf', lines=lines) }}"
+  vars:
+    lines:
+      - {NodeName: "gpu[1-2]", Name: gpu, Type: h100, File: "/dev/nvidia[0-3]", Cores: 0-47}
+"""
+
+RETURN = r"""
+_value:
+  description: The text, every line ended; it carries no comment.
+  type: str
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_conf
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    Lines = Iterable[Mapping[str, t.Any]]
+
+
+def slurm_conf(
+    config: Mapping[str, t.Any],
+    nodes: Lines = (),
+    nodesets: Lines = (),
+    partitions: Lines = (),
+    lines: Lines = (),
+    file: str = "slurm.conf",
+) -> str:
+    """Return the text of a Slurm configuration file."""
+    try:
+        return _slurm_conf.render(config, _slurm_conf.collect(nodes, nodesets, partitions, lines), file)
+    except (ValueError, AttributeError, TypeError) as exc:
+        raise AnsibleFilterError(f"hpcai.gpucluster.slurm_conf: {exc}") from exc
+
+
+class FilterModule:
+    """Tell Ansible the name of the filter."""
+
+    def filters(self) -> dict[str, Callable[..., t.Any]]:
+        """Return the filters of this file."""
+        return {"slurm_conf": slurm_conf}

@@ -1,0 +1,123 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filter slurm_conf_problems."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: slurm_conf_problems
+short_description: What is wrong with a Slurm configuration, found before any daemon reads it
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Takes the same data as the filter P(hpcai.gpucluster.slurm_conf#filter) and returns a message for everything that
+    Slurm would refuse or misunderstand.
+  - It finds unknown keys, keys that the version does not use or ignores, one key written in two ways, and values of a
+    wrong type (numbers, YES or NO, times, and words out of a list).
+  - It finds nodes named by two lines, nodesets and partitions that name unknown nodes, features, nodesets or partitions,
+    two default partitions, GRES that C(GresTypes) does not list or that contradict the hardware catalogue, and partitions
+    with an unknown QOS.
+  - The table of keys comes from SchedMD's source code, releases 22.05 to 26.05, and lies beside the code in
+    C(plugin_utils/_slurm_keys.yml).
+options:
+  _input:
+    description: Keys and values.
+    type: dict
+    required: true
+  nodes:
+    description: One mapping for each C(NodeName) line.
+    type: list
+    elements: dict
+    default: []
+  nodesets:
+    description: One mapping for each C(NodeSet) line.
+    type: list
+    elements: dict
+    default: []
+  partitions:
+    description: One mapping for each C(PartitionName) line.
+    type: list
+    elements: dict
+    default: []
+  lines:
+    description: One mapping for each further line of several keys.
+    type: list
+    elements: dict
+    default: []
+  file:
+    description: Name of the file.
+    type: str
+    choices: [slurm.conf, cgroup.conf, gres.conf, slurmdbd.conf]
+    default: slurm.conf
+  version:
+    description: The version of Slurm that will read the file.
+    type: str
+    default: "26.05"
+  gpus:
+    description:
+      - Number of GPUs by host name, as the hardware catalogue has it.
+      - Hosts that are not in it are not compared.
+    type: dict
+  qos:
+    description: Names of the QOS that exist, beside V(normal). Without it QOS are not compared.
+    type: list
+    elements: str
+  variable:
+    description: Name of the variable that every message begins with.
+    type: str
+    default: slurm_config
+"""
+
+EXAMPLES = r"""
+- name: Refuse a configuration that Slurm would refuse
+  ansible.builtin.assert:
+    that: __slurm_problems | length == 0
+    fail_msg: "{{ __slurm_problems | join('\n') }}"
+  vars:
+    __slurm_problems: "{{ slurm_config | hpcai.gpucluster.slurm_conf_problems(
+      nodes=nodes, partitions=slurm_partitions, version=slurm_version, gpus={'gpu1': 8}) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: One message for each problem; empty when there is none.
+  type: list
+  elements: str
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_check, _slurm_conf
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    Lines = Iterable[Mapping[str, t.Any]]
+
+
+def slurm_conf_problems(
+    config: Mapping[str, t.Any],
+    nodes: Lines = (),
+    nodesets: Lines = (),
+    partitions: Lines = (),
+    lines: Lines = (),
+    **options: t.Any,
+) -> list[str]:
+    """Return what is wrong with a Slurm configuration."""
+    try:
+        collected = _slurm_conf.collect(nodes, nodesets, partitions, lines)
+        return _slurm_check.problems(_slurm_check.Cluster(config, collected, **options))
+    except (ValueError, AttributeError, TypeError) as exc:
+        raise AnsibleFilterError(f"hpcai.gpucluster.slurm_conf_problems: {exc}") from exc
+
+
+class FilterModule:
+    """Tell Ansible the name of the filter."""
+
+    def filters(self) -> dict[str, Callable[..., t.Any]]:
+        """Return the filters of this file."""
+        return {"slurm_conf_problems": slurm_conf_problems}

@@ -1,0 +1,119 @@
+#!/usr/bin/python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep the munge key of a machine."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: munge_key
+short_description: Keep the munge key of a machine
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Gives a machine the munge key of its cluster, or keeps the key that it has and returns it for the other machines.
+  - A key is bytes, not text, which is why M(ansible.builtin.copy) cannot carry it.
+  - Every task that uses this module needs C(no_log), because it returns the key.
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+    details: A key is a secret.
+  idempotent:
+    support: full
+options:
+  key:
+    description:
+      - The key in base64, 32 to 1024 bytes.
+      - Without it the machine keeps its key, and gets a random one if it has none.
+    type: str
+  path:
+    description: The file of the key.
+    type: path
+    default: /etc/munge/munge.key
+  owner:
+    description: Owner of the file.
+    type: str
+    default: munge
+  group:
+    description: Group of the file.
+    type: str
+    default: munge
+"""
+
+EXAMPLES = r"""
+- name: Make the key on one machine
+  hpcai.gpucluster.munge_key:
+  register: __munge_key
+  no_log: true
+
+- name: Give it to another
+  hpcai.gpucluster.munge_key:
+    key: "{{ __munge_key.key }}"
+  no_log: true
+"""
+
+RETURN = r"""
+key:
+  description: The key in base64. In check mode on a machine without a key it is one that was not kept.
+  returned: success
+  type: str
+  sample: VALUE_SPECIFIED_IN_NO_LOG_PARAMETER
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _munge_key
+
+
+def read(path: Path) -> bytes | None:
+    """Return the present key, or nothing."""
+    return path.read_bytes() if path.exists() else None
+
+
+def write(module: AnsibleModule, path: Path, key: bytes) -> None:
+    """Put the key in place at once, readable by nobody else at any moment."""
+    handle, name = tempfile.mkstemp(dir=module.tmpdir)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(key)
+    module.atomic_move(name, str(path))
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "key": {"type": "str", "no_log": True},
+            "path": {"type": "path", "default": "/etc/munge/munge.key"},
+            "owner": {"type": "str", "default": "munge"},
+            "group": {"type": "str", "default": "munge"},
+        },
+        supports_check_mode=True,
+    )
+    path = Path(module.params["path"])
+    try:
+        present = read(path)
+        wanted = _munge_key.choose(present, module.params["key"], os.urandom)
+    except (_munge_key.MungeKeyError, OSError) as exc:
+        module.fail_json(msg=f"munge key {path}: {exc}")
+
+    changed = wanted != present
+    if changed and not module.check_mode:
+        write(module, path, wanted)
+    if path.exists() and not (changed and module.check_mode):
+        attributes = module.load_file_common_arguments({**module.params, "mode": "0400"}, path=str(path))
+        changed = module.set_fs_attributes_if_different(attributes, changed)
+    module.exit_json(changed=changed, key=_munge_key.encode(wanted))
+
+
+if __name__ == "__main__":
+    main()

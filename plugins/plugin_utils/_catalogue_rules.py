@@ -1,0 +1,112 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""What must hold between the keys of a hardware record, beyond the type of each."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Record = dict[str, t.Any]
+
+PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def problems(record: Record) -> list[str]:
+    """Return what is wrong in a record that has already passed its argument spec; empty is right."""
+    return [text for rule in _RULES for text in rule(record)]
+
+
+def _numbers(record: Record) -> Iterator[str]:
+    cpus = record["cpus"]
+    for name in ("sockets", "cores_per_socket", "threads_per_core"):
+        if cpus[name] < 1:
+            yield f"cpus.{name} is {cpus[name]}, it must be at least 1"
+    for name in ("numa_nodes", "memory_mib"):
+        if record[name] < 1:
+            yield f"{name} is {record[name]}, it must be at least 1"
+    cores = cpus["sockets"] * cpus["cores_per_socket"]
+    if record["numa_nodes"] > 0 and cores % record["numa_nodes"]:
+        yield f"numa_nodes is {record['numa_nodes']}, which does not divide the {cores} cores of cpus"
+
+
+def _gpus(record: Record) -> Iterator[str]:
+    gpus = record["gpus"]
+    if gpus["count"] < 0:
+        yield f"gpus.count is {gpus['count']}, it must be 0 or more"
+    if gpus["count"] > 0:
+        for name in ("model", "memory_mib", "clocks"):
+            if not gpus.get(name):
+                yield f"gpus.{name} is missing; only a record with gpus.count 0 may leave it out"
+
+
+def _topology(record: Record) -> Iterator[str]:
+    topology, count = record["topology"], record["gpus"]["count"]
+    indexes = [gpu["index"] for gpu in topology]
+    if topology and sorted(indexes) != list(range(count)):
+        yield f"topology has the GPU indexes {indexes}, with gpus.count {count} it needs each of 0 to {count - 1} once"
+    for gpu in topology:
+        if not 0 <= gpu["numa_node"] < record["numa_nodes"]:
+            yield (
+                f"topology: GPU {gpu['index']} has numa_node {gpu['numa_node']}, "
+                f"with numa_nodes {record['numa_nodes']} it must be 0 to {record['numa_nodes'] - 1}"
+            )
+
+
+def _addresses(record: Record) -> Iterator[str]:
+    seen: dict[str, int] = {}
+    for gpu in record["topology"]:
+        for key in ("pci", "hca_pci"):
+            address = gpu.get(key)
+            if address is None:
+                continue
+            if not PCI_ADDRESS.fullmatch(address):
+                yield (
+                    f"topology: GPU {gpu['index']} has {key} {address!r}, it must look like '0001:00:00.0': "
+                    "four, two, two digits and one, lower case, and in quotes, or YAML reads a number"
+                )
+            elif address in seen:
+                yield f"topology: {address} is used by GPU {seen[address]} and by GPU {gpu['index']}"
+            seen[address] = gpu["index"]
+
+
+def _infiniband(record: Record) -> Iterator[str]:
+    rate, hcas = record["infiniband"]["rate_gbps"], record["infiniband"]["hcas"]
+    if bool(rate) != bool(hcas):
+        yield f"infiniband has rate_gbps {rate} and {len(hcas)} hcas; give both, or leave infiniband out"
+    for gpu in record["topology"]:
+        if gpu.get("hca") and gpu["hca"] not in hcas:
+            yield f"topology: GPU {gpu['index']} has hca {gpu['hca']!r}, which is not one of infiniband.hcas {hcas}"
+
+
+def _nccl(record: Record) -> Iterator[str]:
+    without = [gpu["index"] for gpu in record["topology"] if not gpu.get("pci")]
+    if record["nccl"]["topology_file"] and (without or not record["topology"]):
+        yield "nccl.topology_file is true, so topology needs an entry with pci for every GPU"
+    for name in record["nccl"]["environment"]:
+        if not str(name).startswith("NCCL_") or not _VARIABLE.fullmatch(str(name)):
+            yield f"nccl.environment has {name!r}, it may hold variables of NCCL alone; put others under environment"
+    for name in record["environment"]:
+        if not _VARIABLE.fullmatch(str(name)):
+            yield f"environment has {name!r}, which is no name of a variable"
+
+
+def _thresholds(record: Record) -> Iterator[str]:
+    for name, levels in record["thresholds"].items():
+        given = [(level, levels[level]) for level in ("fail", "warn", "expected") if level in levels]
+        if not given:
+            yield f"thresholds.{name} is empty; give expected, warn or fail, or leave it out"
+        values = [value for _level, value in given]
+        if values != sorted(values, reverse=name.endswith("_us")):
+            word = "highest" if name.endswith("_us") else "lowest"
+            yield f"thresholds.{name} is {dict(given)}: fail must be the {word}, then warn, then expected"
+
+
+_RULES = (_numbers, _gpus, _topology, _addresses, _infiniband, _nccl, _thresholds)
