@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from . import nvidia_smi
-from .verdict import NotRunError, UnknownError
+from .verdict import NotRunError, UnhealthyError, UnknownError
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +98,13 @@ class Case:
         return self._shared.once(name, read)
 
     def gpus(self) -> list[nvidia_smi.Gpu]:
+        """Return all GPUs for a check of theirs; that none answers is the finding of one check, not of all."""
+        try:
+            return self.all_gpus()
+        except UnhealthyError as exc:
+            raise UnknownError(str(exc)) from exc
+
+    def all_gpus(self) -> list[nvidia_smi.Gpu]:
         """Return all GPUs; one start of nvidia-smi serves every check of the run."""
         return self.once(
             "gpus", lambda: nvidia_smi.gpus(self.machine, self.number("timeout_seconds"), self.tool("nvidia_smi"))

@@ -34,7 +34,7 @@ def count(case: Case) -> Finding:
     """Check that every GPU of the record answers, and that none is out of order."""
     expected = case.number("count")
     try:
-        found = case.gpus()
+        found = case.all_gpus()
     except NotRunError as exc:
         if not expected:
             raise
@@ -134,42 +134,40 @@ def judge_ecc(limits: dict[str, float], found: list[Gpu]) -> Finding:
 def remap(case: Case) -> Finding:
     """Check the row remapper (Ampere and newer) and retired pages (Volta and older)."""
     found = case.gpus()
-    rows = nvidia_smi.remapped_rows(case.machine, case.number("timeout_seconds"), case.tool("nvidia_smi"))
-    for gpu in found:
-        if gpu.row["uuid"] not in rows:
-            raise UnknownError(f"{gpu.name}: nvidia-smi says nothing about remapped rows")
-        gpu.row.update(rows[gpu.row["uuid"]])
+    if not all("remapped_rows.pending" in gpu.row for gpu in found):
+        rows = nvidia_smi.remapped_rows(case.machine, case.number("timeout_seconds"), case.tool("nvidia_smi"))
+        for gpu in found:
+            gpu.row.update(rows.get(gpu.row["uuid"], {}))
     return judge_remap(case.number("uncorrectable_max"), case.number("retired_pages_max"), found)
 
 
 def judge_remap(uncorrectable_max: float, retired_pages_max: float, found: list[Gpu]) -> Finding:
     """Read Yes and No as what they are, and compare counts as numbers."""
 
-    def remapped(gpu: Gpu) -> str:
-        for field in ("remapped_rows.failure", "remapped_rows.pending"):
-            if gpu.flag(field):
-                return f"{field} {gpu.row[field]}"
-        rows = gpu.number("remapped_rows.uncorrectable")
-        return f"{rows:g} rows remapped" if rows > uncorrectable_max else ""
-
-    def retired(gpu: Gpu) -> str:
-        if gpu.flag("retired_pages.pending"):
-            return f"retired_pages.pending {gpu.row['retired_pages.pending']}"
-        pages = gpu.number("retired_pages.single_bit_ecc.count") + gpu.number("retired_pages.double_bit.count")
-        return f"{pages:g} retired pages" if pages >= retired_pages_max else ""
-
     def bad(gpu: Gpu) -> str:
         if gpu.available("remapped_rows.pending"):
-            return remapped(gpu)
+            return _remapped(gpu, uncorrectable_max)
         if gpu.available("retired_pages.pending"):
-            return retired(gpu)
+            return _retired(gpu, retired_pages_max)
         raise UnknownError(f"{gpu.name}: neither remapped rows nor retired pages can be read")
 
-    return _each(
-        found,
-        bad,
-        f"no row remap pending or failed, at most {uncorrectable_max:g} rows remapped, fewer than {retired_pages_max:g} retired pages",
-    )
+    rows, pages = f"at most {uncorrectable_max:g} rows remapped", f"fewer than {retired_pages_max:g} pages retired"
+    return _each(found, bad, f"no remap or retirement pending, none failed, {rows}, {pages}")
+
+
+def _remapped(gpu: Gpu, uncorrectable_max: float) -> str:
+    for field in ("remapped_rows.failure", "remapped_rows.pending"):
+        if gpu.flag(field):
+            return f"{field} {gpu.row[field]}"
+    rows = gpu.number("remapped_rows.uncorrectable")
+    return f"{rows:g} rows remapped" if rows > uncorrectable_max else ""
+
+
+def _retired(gpu: Gpu, retired_pages_max: float) -> str:
+    if gpu.flag("retired_pages.pending"):
+        return f"retired_pages.pending {gpu.row['retired_pages.pending']}"
+    pages = gpu.number("retired_pages.single_bit_ecc.count") + gpu.number("retired_pages.double_bit.count")
+    return f"{pages:g} pages retired" if pages >= retired_pages_max else ""
 
 
 def throttle(case: Case) -> Finding:

@@ -44,7 +44,7 @@ def judge(table: list[Process], running: set[str]) -> Finding:
 
 
 def processes(machine: Machine, uid_min: int, job: str = "") -> list[Process]:
-    """Return the processes of users with the number of the job that started them; raises UnknownError without the right."""
+    """Return the processes of users, each with the job that started it; raises UnknownError without the right."""
     found = []
     for pid in machine.names("/proc"):
         if not pid.isdigit():

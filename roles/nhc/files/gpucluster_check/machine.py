@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -94,6 +95,15 @@ class Machine:
     def start(self, argv: t.Sequence[str]) -> process.Running:
         """Start a program in the background; raises OSError."""
         return process.Running(argv)
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send a signal to a process; one that is gone already is no error."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(max(0.0, self.left(seconds)))
 
     def spaces(self, paths: t.Sequence[str], timeout: float) -> dict[str, Space | str]:
         """Return for each path how full its file system is, or why that is not known; a hung one costs no more time."""

@@ -67,7 +67,9 @@ def judge_ports(count: int, rate_gbps: float, ports: list[Port]) -> Finding:
 
 def infiniband_errors(case: Case) -> Finding:
     """Check that no error counter of a port grows beyond its limit within the window."""
-    limits: dict[str, float] = {str(name): float(limit) for name, limit in dict(case.value("growth_max")).items()}
+    limits: dict[str, float] = {
+        str(name): float(limit) for name, limit in dict(case.value("growth_max_by_counter")).items()
+    }
     found = _port_counters(case.machine, list(limits))
     by_counter = {name: limits[name.rpartition(" ")[2]] for name in found}
     return counters.judge(found, by_counter, case.number("window_seconds"), case.kept(), case.machine.now())

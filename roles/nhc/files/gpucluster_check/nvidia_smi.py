@@ -39,6 +39,9 @@ FIELDS = (
     "retired_pages.single_bit_ecc.count",
     "retired_pages.double_bit.count",
     "retired_pages.pending",
+    "remapped_rows.uncorrectable",
+    "remapped_rows.pending",
+    "remapped_rows.failure",
 )
 REMAP_FIELDS = ("gpu_uuid", "remapped_rows.uncorrectable", "remapped_rows.pending", "remapped_rows.failure")
 APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
@@ -55,6 +58,7 @@ _DEAD = (
     "requires reset",
     "gpu access blocked",
 )
+_LOST_LINE = "Unable to determine the device handle"
 _INVALID_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
 _LINK_GPU = re.compile(r"^GPU (\d+): ")
 _LINK_LINE = re.compile(r"^\s*Link (\d+): (.*)$")
@@ -125,9 +129,11 @@ def gpus(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> list[Gpu
         unknown_field = _INVALID_FIELD.search(result.text) if result.state == DONE else None
         if not unknown_field or unknown_field[1] not in fields[4:]:
             break
-        fields.remove(unknown_field[1])
+        family = unknown_field[1].partition(".")[0] if unknown_field[1] in REMAP_FIELDS else unknown_field[1]
+        fields = [field for field in fields if not field.startswith(family)]
     text = _answer(result, tool, timeout)
-    rows = [Gpu(_cells(line, fields)) for line in text.splitlines() if line.strip()]
+    # From driver 560 on a lost GPU has a line of its own above the rows; the number of rows tells that it is missing.
+    rows = [Gpu(_cells(line, fields)) for line in text.splitlines() if line.strip() and not line.startswith(_LOST_LINE)]
     for field in ("uuid", "pci.bus_id"):
         seen = [gpu.row[field] for gpu in rows]
         if len(set(seen)) != len(seen):
@@ -175,11 +181,15 @@ def _answer(result: t.Any, tool: str, timeout: float) -> str:
     if result.state != DONE:
         raise UnknownError(f"{tool} gave no answer within {timeout:g} s" if result.state == "timeout" else result.err)
     words = result.text.lower()
-    if any(word in words for word in _DEAD) and (result.rc or "," not in result.out.partition("\n")[0]):
+    if any(word in words for word in _DEAD) and (result.rc or not _has_rows(result.out)):
         raise UnhealthyError(f"expected an answer, found {tool} saying: {tidy(result.text, 200)}")
     if result.rc:
         raise UnknownError(f"{tool} exited {result.rc}: {tidy(result.text, 200)}")
     return str(result.out)
+
+
+def _has_rows(text: str) -> bool:
+    return any(line.count(",") > 1 for line in text.splitlines())
 
 
 def _cells(line: str, fields: t.Sequence[str]) -> dict[str, str]:
