@@ -35,7 +35,7 @@ THRESHOLDS: dict[str, Params] = {
         "sram_corrected_max": 10_000,
         "sram_uncorrected_max": 0,
         "dram_corrected_max": 20_000_000,
-        "dram_uncorrected_max": 20_000_000,
+        "dram_uncorrected_max": 0,
     },
     "gpu_remap": {"uncorrectable_max": 512, "retired_pages_max": 62},
     "gpu_throttle": {"mask": 0xE8, "samples": 3},

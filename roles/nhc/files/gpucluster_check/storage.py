@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .machine import Space
 from .verdict import Finding, UnknownError, healthy, listing, unhealthy
 
 if t.TYPE_CHECKING:
     from .case import Case
-    from .machine import Machine
+    from .machine import Machine, Space
 
 _NETWORK = ("nfs", "nfs4", "lustre", "beegfs", "ceph", "fuse.blobfuse2", "gpfs", "wekafs")
 

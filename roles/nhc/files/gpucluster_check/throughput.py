@@ -66,7 +66,7 @@ def judge_copies(least: float, found: list[float]) -> Finding:
 
 
 def allreduce(case: Case) -> Finding:
-    """Measure the NCCL all-reduce of all GPUs of the node; a topology file is left out on purpose (it spoils one node)."""
+    """Measure the NCCL all-reduce of all GPUs of the node, without a topology file: on a single node it does harm."""
     least, size = case.number("gbps_min"), int(case.number("message_gib"))
     gpus = int(case.number("gpus"))
     _alone(case)
