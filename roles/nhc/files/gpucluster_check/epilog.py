@@ -71,7 +71,7 @@ def _gpus(
         for _step in range(max(1, int(settings.get("gpu_memory_samples", 5)))):
             gpus = [gpu for gpu in nvidia_smi.gpus(machine, 10, tool) if gpu.row["index"] in indexes]
             full = [
-                f"{gpu.name}: {gpu.number('memory.used'):g} MiB" for gpu in gpus if gpu.number("memory.used") > limit
+                f"{gpu.name}: {gpu.number('memory.used'):.10g} MiB" for gpu in gpus if gpu.number("memory.used") > limit
             ]
             if not full:
                 return set_clocks(machine, tool, settings.get("clocks"), gpus)
@@ -80,7 +80,7 @@ def _gpus(
         return []
     except (UnknownError, UnhealthyError) as exc:
         return [str(exc)]
-    return [f"GPU memory in use after job: expected at most {limit:g} MiB, found {listing(full)}"]
+    return [f"GPU memory in use after job: expected at most {limit:.10g} MiB, found {listing(full)}"]
 
 
 def set_clocks(machine: Machine, tool: str, clocks: t.Any, gpus: list[nvidia_smi.Gpu]) -> list[str]:
@@ -92,7 +92,7 @@ def set_clocks(machine: Machine, tool: str, clocks: t.Any, gpus: list[nvidia_smi
     if not changed:
         return []
     uuids = ",".join(gpu.row["uuid"] for gpu in changed)
-    result = machine.run([tool, "-i", uuids, "-ac", f"{wanted['memory']:g},{wanted['graphics']:g}"], 10)
+    result = machine.run([tool, "-i", uuids, "-ac", f"{wanted['memory']:.10g},{wanted['graphics']:.10g}"], 10)
     # The tool ends with 0 and "not supported" when it did nothing, so the words count too.
     if result.state == DONE and result.rc == 0 and "not supported" not in result.text.lower():
         return []

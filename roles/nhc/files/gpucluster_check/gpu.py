@@ -38,14 +38,16 @@ def count(case: Case) -> Finding:
     except NotRunError as exc:
         if not expected:
             raise
-        raise UnhealthyError(f"expected {expected:g} GPUs, found none: {exc}") from exc
+        raise UnhealthyError(f"expected {expected:.10g} GPUs, found none: {exc}") from exc
     return judge_count(expected, found)
 
 
 def judge_count(expected: float, found: list[Gpu]) -> Finding:
     """Compare the number of GPUs."""
     if len(found) != expected:
-        return unhealthy(f"{expected:g} GPUs", f"{len(found)}: {listing([gpu.row['pci.bus_id'] for gpu in found], 8)}")
+        return unhealthy(
+            f"{expected:.10g} GPUs", f"{len(found)}: {listing([gpu.row['pci.bus_id'] for gpu in found], 8)}"
+        )
     trouble = [text for text in (gpu.trouble() for gpu in found) if text]
     return unhealthy("GPUs in order", listing(trouble)) if trouble else healthy(f"{len(found)} GPUs", len(found))
 
@@ -64,9 +66,9 @@ def judge_model(name: str, memory_mib: float, tolerance: float, found: list[Gpu]
         if not all(any(word in part for part in words) for word in name.lower().replace("-", " ").split()):
             return gpu.row["name"]
         size = gpu.number("memory.total")
-        return "" if size >= least else f"{size:g} MiB"
+        return "" if size >= least else f"{size:.10g} MiB"
 
-    return _each(found, bad, f"{name} with {memory_mib:g} MiB")
+    return _each(found, bad, f"{name} with {memory_mib:.10g} MiB")
 
 
 def persistence(case: Case) -> Finding:
@@ -93,10 +95,10 @@ def judge_clocks(wanted: dict[str, float], application: bool, found: list[Gpu]) 
                 if kind == "applications" and (not application or not gpu.available(field)):
                     continue
                 value = gpu.number(field)
-                low += [f"{field} {value:g}"] if value < mhz else []
+                low += [f"{field} {value:.10g}"] if value < mhz else []
         return " and ".join(low)
 
-    return _each(found, bad, f"{wanted['memory']:g} MHz memory and {wanted['graphics']:g} MHz graphics")
+    return _each(found, bad, f"{wanted['memory']:.10g} MHz memory and {wanted['graphics']:.10g} MHz graphics")
 
 
 def ecc(case: Case) -> Finding:
@@ -122,12 +124,12 @@ def judge_ecc(limits: dict[str, float], found: list[Gpu]) -> Finding:
                 continue
             known += 1
             value = gpu.number(field)
-            over += [f"{value:g} {kind} in {memory.upper()}"] if value > limit else []
+            over += [f"{value:.10g} {kind} in {memory.upper()}"] if value > limit else []
         if not known:
             raise UnknownError(f"{gpu.name}: no ECC counter can be read")
         return " and ".join(over)
 
-    words = ", ".join(f"{name.replace('_max', '').replace('_', ' ')} {limit:g}" for name, limit in limits.items())
+    words = ", ".join(f"{name.replace('_max', '').replace('_', ' ')} {limit:.10g}" for name, limit in limits.items())
     return _each(found, bad, f"ECC Enabled and at most {words}")
 
 
@@ -151,7 +153,10 @@ def judge_remap(uncorrectable_max: float, retired_pages_max: float, found: list[
             return _retired(gpu, retired_pages_max)
         raise UnknownError(f"{gpu.name}: neither remapped rows nor retired pages can be read")
 
-    rows, pages = f"at most {uncorrectable_max:g} rows remapped", f"fewer than {retired_pages_max:g} pages retired"
+    rows, pages = (
+        f"at most {uncorrectable_max:.10g} rows remapped",
+        f"fewer than {retired_pages_max:.10g} pages retired",
+    )
     return _each(found, bad, f"no remap or retirement pending, none failed, {rows}, {pages}")
 
 
@@ -160,14 +165,14 @@ def _remapped(gpu: Gpu, uncorrectable_max: float) -> str:
         if gpu.flag(field):
             return f"{field} {gpu.row[field]}"
     rows = gpu.number("remapped_rows.uncorrectable")
-    return f"{rows:g} rows remapped" if rows > uncorrectable_max else ""
+    return f"{rows:.10g} rows remapped" if rows > uncorrectable_max else ""
 
 
 def _retired(gpu: Gpu, retired_pages_max: float) -> str:
     if gpu.flag("retired_pages.pending"):
         return f"retired_pages.pending {gpu.row['retired_pages.pending']}"
     pages = gpu.number("retired_pages.single_bit_ecc.count") + gpu.number("retired_pages.double_bit.count")
-    return f"{pages:g} pages retired" if pages >= retired_pages_max else ""
+    return f"{pages:.10g} pages retired" if pages >= retired_pages_max else ""
 
 
 def throttle(case: Case) -> Finding:
@@ -191,9 +196,9 @@ def temperature(case: Case) -> Finding:
 
     def bad(gpu: Gpu) -> str:
         value = gpu.number("temperature.gpu")
-        return f"{value:g} C" if value > limit else ""
+        return f"{value:.10g} C" if value > limit else ""
 
-    return _each(case.gpus(), bad, f"at most {limit:g} C")
+    return _each(case.gpus(), bad, f"at most {limit:.10g} C")
 
 
 def pcie(case: Case) -> Finding:
@@ -206,9 +211,9 @@ def judge_pcie(generation: float, width: float, found: list[Gpu]) -> Finding:
 
     def bad(gpu: Gpu) -> str:
         gen, lanes = gpu.number("pcie.link.gen.current"), gpu.number("pcie.link.width.current")
-        return f"generation {gen:g} x{lanes:g}" if gen < generation or lanes < width else ""
+        return f"generation {gen:.10g} x{lanes:.10g}" if gen < generation or lanes < width else ""
 
-    return _each(found, bad, f"PCIe generation {generation:g} x{width:g}")
+    return _each(found, bad, f"PCIe generation {generation:.10g} x{width:.10g}")
 
 
 def _each(found: Iterable[Gpu], bad: Callable[[Gpu], str], expected: str) -> Finding:

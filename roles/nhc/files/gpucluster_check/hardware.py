@@ -33,7 +33,7 @@ def judge_memory(expected_mib: float, tolerance: float, meminfo: str) -> Finding
     if not total:
         raise UnknownError("/proc/meminfo holds no MemTotal")
     found = int(total[1]) // 1024
-    expected = f"{expected_mib:g} MiB (-{tolerance:g} %)"
+    expected = f"{expected_mib:.10g} MiB (-{tolerance:.10g} %)"
     return (
         healthy(f"{found} MiB", found)
         if found >= expected_mib * (1 - tolerance / 100)
@@ -50,7 +50,7 @@ def cpus(case: Case) -> Finding:
 
 def judge_cpus(wanted: dict[str, float], found: dict[str, int]) -> Finding:
     """Compare the numbers."""
-    words = [f"{numbers['cpu']:g} CPUs on {numbers['node']:g} NUMA nodes" for numbers in (wanted, found)]
+    words = [f"{numbers['cpu']:.10g} CPUs on {numbers['node']:.10g} NUMA nodes" for numbers in (wanted, found)]
     return healthy(words[1], found) if wanted == found else unhealthy(words[0], words[1])
 
 

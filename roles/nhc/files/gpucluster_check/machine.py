@@ -131,7 +131,7 @@ class _Asked:
         os.close(self._read)
         self._stop()
         if not text:
-            return f"no answer within {timeout:g} s"
+            return f"no answer within {timeout:.10g} s"
         value = json.loads(text)
         return value if isinstance(value, str) else Space(*value)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from . import counters
-from .verdict import Finding, UnknownError, healthy, listing, unhealthy
+from .verdict import Finding, NotRunError, UnknownError, healthy, listing, unhealthy
 
 if t.TYPE_CHECKING:
     from .case import Case
@@ -34,7 +34,7 @@ class Port(t.NamedTuple):
             rate = float(self.rate.split()[0])
         except (IndexError, ValueError):
             raise UnknownError(f"{self.name}: the rate is {self.rate!r}, not a number") from None
-        return f"{self.name} {rate:g} Gb/s" if rate < rate_gbps else ""
+        return f"{self.name} {rate:.10g} Gb/s" if rate < rate_gbps else ""
 
 
 def infiniband_ports(machine: Machine) -> list[Port]:
@@ -58,7 +58,7 @@ def infiniband(case: Case) -> Finding:
 
 def judge_ports(count: int, rate_gbps: float, ports: list[Port]) -> Finding:
     """Compare rates as numbers."""
-    expected = f"{count} InfiniBand ports ACTIVE/LinkUp at {rate_gbps:g} Gb/s"
+    expected = f"{count} InfiniBand ports ACTIVE/LinkUp at {rate_gbps:.10g} Gb/s"
     faults = [fault for fault in (port.fault(rate_gbps) for port in ports) if fault]
     if faults:
         return unhealthy(expected, listing(faults))
@@ -105,6 +105,8 @@ def ethernet_flaps(case: Case) -> Finding:
     for name in machine.names(_NET):
         if name in case.items("interfaces") or _is_up(machine, name):
             found[f"{name} carrier_down_count"] = _count(machine, f"{_NET}/{name}/carrier_down_count")
+    if not found:
+        raise NotRunError("no physical interface is set up")
     return _flaps(case, found)
 
 
@@ -114,9 +116,12 @@ def _flaps(case: Case, found: dict[str, int]) -> Finding:
 
 
 def _port_counters(machine: Machine, names: list[str]) -> dict[str, int]:
+    ports = infiniband_ports(machine)
+    if not ports:
+        raise UnknownError("no InfiniBand port is there")
     return {
         f"{port.name} {name}": _count(machine, f"{_INFINIBAND}/{port.name.replace('/', '/ports/')}/counters/{name}")
-        for port in infiniband_ports(machine)
+        for port in ports
         for name in names
     }
 

@@ -47,7 +47,7 @@ REMAP_FIELDS = ("gpu_uuid", "remapped_rows.uncorrectable", "remapped_rows.pendin
 APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
 
 _NOT_AVAILABLE = {"n/a", "not supported", "not available", "requested functionality has been deprecated", "none", ""}
-_SICK = ("requires reset", "unknown error", "is lost", "reset required", "fallen off")
+_SICK = re.compile("requires reset|unknown error|is lost|reset required|fallen off", re.IGNORECASE)
 _DEAD = (
     "is lost",
     "no devices were found",
@@ -110,10 +110,10 @@ class Gpu:
 
     def trouble(self) -> str:
         """Return the words of the driver for a GPU that is out of order, or nothing."""
-        for field, text in self.row.items():
-            if any(word in text.lower() for word in _SICK):
-                return f"{self.name}: {field} is {text}"
-        return ""
+        if not _SICK.search("\n".join(self.row.values())):
+            return ""
+        field, text = next((field, text) for field, text in self.row.items() if _SICK.search(text))
+        return f"{self.name}: {field} is {text}"
 
 
 def not_available(text: str) -> bool:
@@ -179,7 +179,9 @@ def _answer(result: t.Any, tool: str, timeout: float) -> str:
     if result.state == MISSING:
         raise NotRunError(f"{tool} is missing")
     if result.state != DONE:
-        raise UnknownError(f"{tool} gave no answer within {timeout:g} s" if result.state == "timeout" else result.err)
+        raise UnknownError(
+            f"{tool} gave no answer within {timeout:.10g} s" if result.state == "timeout" else result.err
+        )
     words = result.text.lower()
     if any(word in words for word in _DEAD) and (result.rc or not _has_rows(result.out)):
         raise UnhealthyError(f"expected an answer, found {tool} saying: {tidy(result.text, 200)}")
@@ -211,12 +213,13 @@ def _link_lines(text: str, tool: str) -> dict[int, list[tuple[int, str]]]:
     found: dict[int, list[tuple[int, str]]] = {}
     gpu = None
     for line in text.splitlines():
-        head, link = _LINK_GPU.match(line), _LINK_LINE.match(line)
-        if head:
+        link = _LINK_LINE.match(line) if gpu is not None else None
+        head = None if link else _LINK_GPU.match(line)
+        if link and gpu is not None:
+            found[gpu].append((int(link[1]), link[2].strip()))
+        elif head:
             gpu = int(head[1])
             found[gpu] = []
-        elif link and gpu is not None:
-            found[gpu].append((int(link[1]), link[2].strip()))
         elif line.strip() and not any(word in line.lower() for word in _NO_LINKS):
             raise UnknownError(f"expected a GPU or a link from {tool} nvlink, found {tidy(line, 120)!r}")
     if not found:

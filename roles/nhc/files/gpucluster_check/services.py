@@ -41,8 +41,10 @@ def judge_chrony(offset_max: float, text: str) -> Finding:
         offset = abs(float(fields[4]))
     except ValueError:
         raise UnknownError(f"chronyc says the offset is {tidy(fields[4], 40)!r}") from None
-    expected = f"an offset of at most {offset_max:g} s"
-    return healthy(f"offset {offset:.6f} s", offset) if offset <= offset_max else unhealthy(expected, f"{offset:g} s")
+    expected = f"an offset of at most {offset_max:.10g} s"
+    return (
+        healthy(f"offset {offset:.6f} s", offset) if offset <= offset_max else unhealthy(expected, f"{offset:.10g} s")
+    )
 
 
 def judge_systemd(result: Result) -> Finding:
@@ -89,5 +91,5 @@ def _problem(name: str, result: Result, timeout: float) -> str:
     if result.state == MISSING:
         raise NotRunError(f"{name.split()[0]} is missing")
     if result.state != DONE:
-        raise UnknownError(f"{name} gave no answer within {timeout:g} s")
+        raise UnknownError(f"{name} gave no answer within {timeout:.10g} s")
     return f"{name} exited {result.rc}: {tidy(result.text, 120)}" if result.rc else ""

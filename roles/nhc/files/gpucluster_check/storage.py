@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .verdict import Finding, UnknownError, healthy, listing, unhealthy
+from .verdict import Finding, NotRunError, UnknownError, healthy, listing, unhealthy
 
 if t.TYPE_CHECKING:
     from .case import Case
@@ -34,6 +34,8 @@ def mounts(case: Case) -> Finding:
         {entry["path"] for entry in wanted if entry["path"] in table}
         | {path for path, mount in table.items() if mount.fstype in _NETWORK}
     )
+    if not wanted and not paths:
+        raise NotRunError("no mount is expected, and no network file system is mounted")
     stuck = _still_stuck(case)
     answers = case.machine.spaces([path for path in paths if path not in stuck], case.number("timeout_seconds"))
     faults += [f"{path} still hangs" for path in stuck]
@@ -82,7 +84,7 @@ def filesystems(case: Case) -> Finding:
 
 def judge_space(blocks_max: float, inodes_max: float, answers: dict[str, Space | str]) -> Finding:
     """Compare both percentages of each file system."""
-    expected = f"at most {blocks_max:g} % of space and {inodes_max:g} % of inodes used"
+    expected = f"at most {blocks_max:.10g} % of space and {inodes_max:.10g} % of inodes used"
     faults, doubts = [], []
     for path, answer in answers.items():
         if isinstance(answer, str):

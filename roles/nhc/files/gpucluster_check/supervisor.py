@@ -50,7 +50,7 @@ def run(
         _end(child)
     for name in names:
         if name not in verdicts:
-            late = unknown(f"no answer within {deadline:g} s")
+            late = unknown(f"no answer within {deadline:.10g} s")
             params = config["checks"].get(name) or {}
             status, reason, remembered[name] = settle(late, remembered.get(name) or {}, params, machine.now())
             verdicts[name] = Verdict(name, status, reason)

@@ -56,12 +56,12 @@ def judge_copies(least: float, found: list[float]) -> Finding:
     """Compare the slowest GPU, as a number: a sum or a mean hides it."""
     if not found:
         raise UnknownError("nvbandwidth measured no GPU")
-    slow = [f"GPU {index} {value:g}" for index, value in enumerate(found) if not value >= least]
-    words = f"at least {least:g} GB/s per GPU"
+    slow = [f"GPU {index} {value:.10g}" for index, value in enumerate(found) if not value >= least]
+    words = f"at least {least:.10g} GB/s per GPU"
     return (
         unhealthy(words, listing(slow))
         if slow
-        else healthy(f"{min(found):g} GB/s at the slowest of {len(found)} GPUs", found)
+        else healthy(f"{min(found):.10g} GB/s at the slowest of {len(found)} GPUs", found)
     )
 
 
@@ -99,8 +99,8 @@ def busbw(text: str) -> float:
 
 def judge_allreduce(least: float, found: float) -> Finding:
     """Compare the bandwidth as a number."""
-    words = f"a bus bandwidth of at least {least:g} GB/s"
-    return healthy(f"{found:g} GB/s", found) if found >= least else unhealthy(words, f"{found:g} GB/s")
+    words = f"a bus bandwidth of at least {least:.10g} GB/s"
+    return healthy(f"{found:.10g} GB/s", found) if found >= least else unhealthy(words, f"{found:.10g} GB/s")
 
 
 def infiniband(case: Case) -> Finding:
@@ -115,12 +115,12 @@ def infiniband(case: Case) -> Finding:
 
 def judge_adapters(least: float, found: dict[str, float]) -> Finding:
     """Compare each adapter as a number."""
-    slow = [f"{name} {value:g}" for name, value in found.items() if not value >= least]
-    words = f"at least {least:g} Gb/s per adapter"
+    slow = [f"{name} {value:.10g}" for name, value in found.items() if not value >= least]
+    words = f"at least {least:.10g} Gb/s per adapter"
     return (
         unhealthy(words, listing(slow))
         if slow
-        else healthy(f"{min(found.values()):g} Gb/s at the slowest adapter", found)
+        else healthy(f"{min(found.values()):.10g} Gb/s at the slowest adapter", found)
     )
 
 
@@ -205,7 +205,7 @@ def _checked(case: Case, name: str, result: Result) -> str:
     if result.state == MISSING:
         raise NotRunError(f"{name.split()[0]} is missing")
     if result.state != DONE:
-        raise UnknownError(f"{name} gave no answer within {case.number('timeout_seconds'):g} s")
+        raise UnknownError(f"{name} gave no answer within {case.number('timeout_seconds'):.10g} s")
     if result.rc:
         raise UnknownError(f"{name} exited {result.rc}: {tidy(result.text, 120)}")
     return result.out

@@ -78,7 +78,9 @@ def worst(statuses: t.Iterable[str]) -> str:
 
 def tidy(text: str, longest: int = _LONGEST) -> str:
     """Return one printable line of bounded length."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in str(text)).split())
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else " " for char in text)
+    line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
