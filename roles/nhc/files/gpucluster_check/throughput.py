@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
 from . import network, nvidia_smi
 from .process import DONE, MISSING, Result
-from .verdict import Finding, NotRunError, UnknownError, healthy, listing, tidy, unhealthy
+from .verdict import Finding, NotRunError, UnhealthyError, UnknownError, healthy, listing, tidy, unhealthy
 
 if t.TYPE_CHECKING:
     from .case import Case
 
 _NVBANDWIDTH = {"host_to_device": "host_to_device_memcpy_ce", "device_to_host": "device_to_host_memcpy_ce"}
+_BOUNDS = re.compile(r"^# Out of bounds values : \d+ (OK|FAILED)", re.MULTILINE)
+_COLUMNS = 11
 _WRONG_RESULTS = 7  # nccl-tests: bad numbers, or a bandwidth below its own limit
 
 
@@ -79,22 +82,23 @@ def allreduce(case: Case) -> Finding:
 
 def busbw(text: str) -> float:
     """Return the bus bandwidth at the largest size, out of place or in place, whichever is higher."""
-    best: tuple[float, float] | None = None
-    for line in text.splitlines():
-        cells = line.split()
-        if len(cells) < 11 or not cells[0].isdigit():
-            continue
-        try:
-            row = (float(cells[0]), max(float(cells[-6]), float(cells[-2])))
-            wrong = [float(cell) for cell in (cells[-5], cells[-1]) if cell != "N/A"]
-        except ValueError:
-            continue
-        if any(wrong):
-            raise UnknownError(f"all_reduce_perf counted wrong results: {tidy(line, 120)!r}")
-        best = max(best or row, row)
-    if best is None or "Avg bus bandwidth" not in text:
+    verdict = _BOUNDS.search(text)
+    rows = [row for row in map(_row, text.splitlines()) if row]
+    if not verdict or not rows:
         raise UnknownError("all_reduce_perf printed no complete table")
-    return best[1]
+    if verdict[1] != "OK":
+        raise UnhealthyError("expected right results, found wrong ones (out of bounds values)")
+    return max(rows)[1]
+
+
+def _row(line: str) -> tuple[float, float] | None:
+    cells = line.split()
+    if len(cells) < _COLUMNS or not cells[0].isdigit():
+        return None
+    try:  # from the right: columns on the left differ by version
+        return float(cells[0]), max(float(cells[-6]), float(cells[-2]))
+    except ValueError:
+        return None
 
 
 def judge_allreduce(least: float, found: float) -> Finding:

@@ -138,7 +138,9 @@ class Smi:
     def shows(self, gpu: int | str, **values: str) -> None:
         """Let a GPU show other values; dots of field names are written as two underscores."""
         shown = self.config["values"].setdefault(str(gpu), {})
-        shown.update({name.replace("__", "."): value for name, value in values.items()})
+        # The tool prints, and so the simulation knows, the canonical names.
+        names = {name: name.replace("__", ".").replace("throttle_reasons", "event_reasons") for name in values}
+        shown.update({names[name]: value for name, value in values.items()})
 
 
 def record(size: str) -> dict[str, t.Any]:
