@@ -81,8 +81,10 @@ PROLOG = ("gpu_count", "gpu_ecc", "gpu_remap", "gpu_xid", "infiniband", "mounts"
 # Seconds for a whole set; Slurm ends a health check after 60.
 DEADLINES = {"fast": 30, "prolog": 10, "throughput": 5400, "all": 5400}
 
-_NVIDIA_SMI = ("gpu_model", "gpu_persistence", "gpu_clocks", "gpu_ecc", "gpu_remap", "gpu_throttle", "gpu_temperature")
-_NVIDIA_SMI += ("gpu_pcie", "nvlink", "nvlink_errors")
+_NVIDIA_SMI = (
+    *("gpu_model", "gpu_persistence", "gpu_clocks", "gpu_ecc", "gpu_remap"),
+    *("gpu_throttle", "gpu_temperature", "gpu_pcie", "nvlink", "nvlink_errors"),
+)
 
 
 class HealthError(ValueError):

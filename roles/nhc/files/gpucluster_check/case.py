@@ -100,12 +100,12 @@ class Case:
     def gpus(self) -> list[nvidia_smi.Gpu]:
         """Return all GPUs for a check of theirs; that none answers is the finding of one check, not of all."""
         try:
-            return self.all_gpus()
+            return self.all_gpus().gpus
         except UnhealthyError as exc:
             raise UnknownError(str(exc)) from exc
 
-    def all_gpus(self) -> list[nvidia_smi.Gpu]:
-        """Return all GPUs; one start of nvidia-smi serves every check of the run."""
+    def all_gpus(self) -> nvidia_smi.Answer:
+        """Return all GPUs and warnings; one start of nvidia-smi serves every check of the run."""
         return self.once(
             "gpus", lambda: nvidia_smi.gpus(self.machine, self.number("timeout_seconds"), self.tool("nvidia_smi"))
         )

@@ -69,7 +69,7 @@ def _gpus(
     limit = float(settings.get("gpu_memory_max_mib", 1024))
     try:
         for _step in range(max(1, int(settings.get("gpu_memory_samples", 5)))):
-            gpus = [gpu for gpu in nvidia_smi.gpus(machine, 10, tool) if gpu.row["index"] in indexes]
+            gpus = [gpu for gpu in nvidia_smi.gpus(machine, 10, tool).gpus if gpu.row["index"] in indexes]
             full = [
                 f"{gpu.name}: {gpu.number('memory.used'):.10g} MiB" for gpu in gpus if gpu.number("memory.used") > limit
             ]

@@ -39,16 +39,16 @@ def count(case: Case) -> Finding:
         if not expected:
             raise
         raise UnhealthyError(f"expected {expected:.10g} GPUs, found none: {exc}") from exc
-    return judge_count(expected, found)
+    return judge_count(expected, found.gpus, found.warnings)
 
 
-def judge_count(expected: float, found: list[Gpu]) -> Finding:
-    """Compare the number of GPUs."""
+def judge_count(expected: float, found: list[Gpu], warnings: list[str]) -> Finding:
+    """Compare the number of GPUs, and pass on what the tool warns of."""
     if len(found) != expected:
         return unhealthy(
             f"{expected:.10g} GPUs", f"{len(found)}: {listing([gpu.row['pci.bus_id'] for gpu in found], 8)}"
         )
-    trouble = [text for text in (gpu.trouble() for gpu in found) if text]
+    trouble = [*warnings, *(text for text in (gpu.trouble() for gpu in found) if text)]
     return unhealthy("GPUs in order", listing(trouble)) if trouble else healthy(f"{len(found)} GPUs", len(found))
 
 

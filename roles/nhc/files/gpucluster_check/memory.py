@@ -41,12 +41,12 @@ class Memory:
             self._take_lock(wait)
         except OSError as exc:
             self.trouble = f"{self._folder}: {exc.strerror}"
-        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
+        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, LookupError):
             with open(self.path, encoding="utf-8") as stream:  # noqa: PTH123
                 kept = json.load(stream)
             if kept.get("boot_id") == self._boot_id:
-                self.checks = {name: dict(value) for name, value in dict(kept["checks"]).items()}
-                self.mark = dict(kept["mark"])
+                checks = {name: dict(value) for name, value in dict(kept["checks"]).items()}
+                self.checks, self.mark = checks, dict(kept["mark"])
 
     def save(self) -> None:
         """Write what is to be kept in one step, unless another program holds the lock."""

@@ -58,6 +58,8 @@ _DEAD = (
     "requires reset",
     "gpu access blocked",
 )
+_WARNING_LINE = "WARNING:"  # such as a corrupted infoROM, with the exit status below
+_WARNED = 14
 _LOST_LINE = "Unable to determine the device handle"
 _INVALID_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
 _LINK_GPU = re.compile(r"^GPU (\d+): ")
@@ -116,12 +118,19 @@ class Gpu:
         return f"{self.name}: {field} is {text}"
 
 
+class Answer(t.NamedTuple):
+    """All GPUs that answer, and what the tool warns of."""
+
+    gpus: list[Gpu]
+    warnings: list[str]
+
+
 def not_available(text: str) -> bool:
     """Tell whether the driver says that it has no such value."""
     return text.strip().strip("[]").strip().lower() in _NOT_AVAILABLE
 
 
-def gpus(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> list[Gpu]:
+def gpus(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> Answer:
     """Return every GPU that answers; raises UnknownError, NotRunError or UnhealthyError."""
     fields = list(FIELDS)
     for _attempt in range(4):
@@ -133,12 +142,13 @@ def gpus(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> list[Gpu
         fields = [field for field in fields if not field.startswith(family)]
     text = _answer(result, tool, timeout)
     # From driver 560 on a lost GPU has a line of its own above the rows; the number of rows tells that it is missing.
-    rows = [Gpu(_cells(line, fields)) for line in text.splitlines() if line.strip() and not line.startswith(_LOST_LINE)]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    rows = [Gpu(_cells(line, fields)) for line in lines if not line.startswith((_LOST_LINE, _WARNING_LINE))]
     for field in ("uuid", "pci.bus_id"):
         seen = [gpu.row[field] for gpu in rows]
         if len(set(seen)) != len(seen):
             raise UnknownError(f"{tool} names one GPU twice: {listing(seen)}")
-    return rows
+    return Answer(rows, [line for line in lines if line.startswith(_WARNING_LINE)])
 
 
 def remapped_rows(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> dict[str, dict[str, str]]:
@@ -185,7 +195,7 @@ def _answer(result: t.Any, tool: str, timeout: float) -> str:
     words = result.text.lower()
     if any(word in words for word in _DEAD) and (result.rc or not _has_rows(result.out)):
         raise UnhealthyError(f"expected an answer, found {tool} saying: {tidy(result.text, 200)}")
-    if result.rc:
+    if result.rc not in (0, _WARNED):
         raise UnknownError(f"{tool} exited {result.rc}: {tidy(result.text, 200)}")
     return str(result.out)
 

@@ -17,6 +17,7 @@ if t.TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
+    from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.process import Running
     from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.verdict import Verdict
 
     Tool = Callable[[Sequence[str], str], Result]
@@ -73,6 +74,9 @@ class FakeMachine(Machine):
         self.calls.append(list(argv))
         tool = self.tools.get(argv[0])
         return tool(argv, stdin) if tool else Result(MISSING, err=f"{argv[0]}: no such program")
+
+    def start(self, argv: Sequence[str]) -> Running:
+        raise FileNotFoundError(2, "No such file or directory")
 
     def sleep(self, seconds: float) -> None:
         self.clock += seconds
