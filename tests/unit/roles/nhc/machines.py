@@ -154,7 +154,8 @@ def record(size: str) -> dict[str, t.Any]:
 
 def expectations(size: str, **overrides: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return the configuration of the program for a size."""
-    return _health.expectations(record(size), {"ethernet": {"interfaces": ["eth0"]}, **overrides})
+    ethernet = {"interfaces": ["eth0"], **overrides.get("ethernet", {})}
+    return _health.expectations(record(size), {**overrides, "ethernet": ethernet})
 
 
 def files(size: dict[str, t.Any]) -> dict[str, str]:

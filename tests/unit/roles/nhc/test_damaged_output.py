@@ -95,7 +95,7 @@ PARSERS: dict[str, tuple[str, Callable[[str], object]]] = {
         lambda text: hardware.judge_memory(100, 3, text),
     ),
     "mdstat": (
-        "Personalities : [raid1]\nmd0 : active raid1 sdb1[1] sda1[0]\n      1000 blocks [2/2] [UU]\nunused devices: <none>\n",
+        "Personalities : \nmd0 : active raid1 sdb1[1] sda1[0]\n      1000 blocks [2/2] [UU]\nunused devices: none\n",
         lambda text: hardware.judge_raid({"md0": 2}, text),
     ),
     "cpu list": ("0-47,96-143\n", hardware.cpu_list),
