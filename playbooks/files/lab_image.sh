@@ -19,7 +19,7 @@ ExecStartPre=/usr/sbin/sshd -t
 UNIT
 
 # shellcheck disable=SC2016  # $1 is the root that mmdebstrap hands to its hooks
-mmdebstrap --quiet --variant=minbase --include="$packages" \
+mmdebstrap --quiet --variant=minbase --skip=cleanup/apt/lists --include="$packages" \
   --customize-hook="upload $work/lab.conf /etc/ssh/sshd_config.d/lab.conf" \
   --customize-hook='mkdir -p "$1/etc/systemd/system/ssh.service.d"' \
   --customize-hook="upload $work/host-keys.conf /etc/systemd/system/ssh.service.d/host-keys.conf" \

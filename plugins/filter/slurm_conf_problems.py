@@ -16,9 +16,9 @@ description:
     Slurm would refuse or misunderstand.
   - It finds unknown keys, keys that the version does not use or ignores, one key written in two ways, and values of a
     wrong type (numbers, YES or NO, times, and words out of a list).
-  - It finds nodes named by two lines, nodesets and partitions that name unknown nodes, features, nodesets or partitions,
-    two default partitions, GRES that C(GresTypes) does not list or that contradict the hardware catalogue, and partitions
-    with an unknown QOS.
+  - It finds nodes named by two lines, nodesets and partitions that name unknown nodes, features, nodesets or
+    partitions, two default partitions, GRES that C(GresTypes) does not list or that contradict the hardware catalogue,
+    and partitions with an unknown QOS.
   - The table of keys comes from SchedMD's source code, releases 22.05 to 26.05, and lies beside the code in
     C(plugin_utils/_slurm_keys.yml).
 options:

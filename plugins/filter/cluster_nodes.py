@@ -1,0 +1,77 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filter cluster_nodes."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: cluster_nodes
+short_description: The nodes of the cluster in groups of equal hardware
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Reads the variables C(gpucluster_vm_size) (or C(azure_vm_size)), C(gpucluster_vm_size_record) and
+    C(slurm_node_config) of each host and puts hosts that agree in one group, so that Slurm's files have a line for each
+    kind of machine rather than for each machine.
+  - Needs no facts of any host.
+  - Fails with the name of the host that has no VM size or an unknown one.
+positional: hostvars
+options:
+  _input:
+    description: Inventory names of the nodes.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: Ansible's C(hostvars).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the kinds of machines
+  ansible.builtin.debug:
+    msg: "{{ groups['slurm_compute'] | hpcai.gpucluster.cluster_nodes(hostvars) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: One mapping for each kind of machine.
+  type: list
+  elements: dict
+  contains:
+    hosts:
+      description: Inventory names.
+      type: list
+      elements: str
+    record:
+      description: The hardware record, as P(hpcai.gpucluster.vm_size#filter) returns it.
+      type: dict
+    config:
+      description: What C(slurm_node_config) adds to the node line.
+      type: dict
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _nodes
+
+
+def cluster_nodes(hosts: list[str], hostvars: t.Any) -> list[dict[str, t.Any]]:
+    """Return the nodes in groups of equal hardware."""
+    try:
+        return _nodes.group(hosts, hostvars)
+    except _nodes.NodeError as exc:
+        raise AnsibleFilterError(f"hpcai.gpucluster.cluster_nodes: {exc}") from exc
+
+
+class FilterModule:
+    """Tell Ansible the name of the filter."""
+
+    def filters(self) -> dict[str, t.Any]:
+        """Return the filters of this file."""
+        return {"cluster_nodes": cluster_nodes}

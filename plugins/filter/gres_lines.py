@@ -1,0 +1,106 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Return the lines of gres.conf for the GPUs of a machine."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _hardware
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+
+DOCUMENTATION = r"""
+name: gres_lines
+author: HPC AI Infrastructure Team (@hpcai)
+version_added: 0.1.0
+short_description: Return the lines of gres.conf for the GPUs of a machine
+description:
+  - Device files and the cores beside each GPU, written out, so that Slurm needs no NVML library and knows the GPUs of a
+    node that is off.
+  - C(Cores) are logical cores as Slurm counts them, not the CPU ids of Linux. Without a topology in the record they are
+    left out.
+positional: nodes, numa_as_sockets, device
+options:
+  _input:
+    description: A hardware record, as P(hpcai.gpucluster.vm_size#filter) returns it.
+    type: dict
+    required: true
+  nodes:
+    description:
+      - Host list for C(NodeName=), such as V(gpu[1-400]).
+      - Without it the lines hold for every node that reads them.
+    type: str
+  numa_as_sockets:
+    description:
+      - Whether Slurm takes every NUMA node for a socket where a socket has several of them, as on ND A100 v4.
+      - Slurm refuses C(Cores) of a GPU that do not end at the edge of a socket, so this is how it learns which cores
+        are really near. It needs C(SlurmdParameters=numa_node_as_socket), Slurm 22.05 or newer.
+    type: bool
+    default: true
+  device:
+    description: Start of the path of the device files; the index of the GPU follows.
+    type: str
+    default: /dev/nvidia
+seealso:
+  - plugin: hpcai.gpucluster.vm_size
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Show the lines
+  ansible.builtin.debug:
+    msg: "{{ 'Standard_ND96isr_H100_v5' | hpcai.gpucluster.vm_size | hpcai.gpucluster.gres_lines('gpu[1-400]') }}"
+# - NodeName=gpu[1-400] Name=gpu Type=h100 File=/dev/nvidia[0-3] Cores=0-47
+# - NodeName=gpu[1-400] Name=gpu Type=h100 File=/dev/nvidia[4-7] Cores=48-95
+"""
+
+RETURN = r"""
+_value:
+  description: The lines, one per run of GPUs with the same cores; empty without GPUs.
+  type: list
+  elements: str
+"""
+
+
+def gres_lines(
+    record: t.Any, nodes: str | None = None, numa_as_sockets: bool = True, device: str = "/dev/nvidia"
+) -> list[str]:
+    """Return the lines of gres.conf for the GPUs of a machine."""
+    try:
+        record = _catalogue.checked(record, "hpcai.gpucluster.gres_lines")
+    except _catalogue.CatalogueError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
+    if not record["gpus"]["count"]:
+        return []
+    head = f"NodeName={nodes} " if nodes else ""
+    head += f"Name=gpu Type={_hardware.gres_type(record)}"
+    return [f"{head} File={device}{_indexes(gpus)}{cores}" for gpus, cores in _runs(record, numa_as_sockets)]
+
+
+def _runs(record: dict[str, t.Any], numa_as_sockets: bool) -> list[tuple[list[int], str]]:
+    """Return runs of neighbouring GPUs with the same cores."""
+    if not record["topology"]:
+        return [(list(range(record["gpus"]["count"])), "")]
+    runs: list[tuple[list[int], str]] = []
+    for gpu in sorted(record["topology"], key=lambda gpu: int(gpu["index"])):
+        cores = f" Cores={_hardware.ranges(_hardware.gpu_cores(record, gpu, numa_as_sockets))}"
+        if runs and runs[-1][1] == cores:
+            runs[-1][0].append(gpu["index"])
+        else:
+            runs.append(([gpu["index"]], cores))
+    return runs
+
+
+def _indexes(gpus: list[int]) -> str:
+    return str(gpus[0]) if len(gpus) == 1 else f"[{gpus[0]}-{gpus[-1]}]"
+
+
+class FilterModule:
+    """Offer the filter to Ansible."""
+
+    def filters(self) -> dict[str, t.Any]:
+        """Return the filters by name."""
+        return {"gres_lines": gres_lines}

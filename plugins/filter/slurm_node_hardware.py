@@ -1,0 +1,104 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Return the hardware part of a NodeName line of slurm.conf."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _hardware
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+
+DOCUMENTATION = r"""
+name: slurm_node_hardware
+author: HPC AI Infrastructure Team (@hpcai)
+version_added: 0.1.0
+short_description: Return the hardware part of a NodeName line of slurm.conf
+description:
+  - Sockets, cores, threads, memory and GRES as C(slurm.conf) wants them, in the order of the line.
+  - Pure. The same record always gives the same line, whatever the machine says about itself.
+positional: memory_headroom_percent, numa_as_sockets
+options:
+  _input:
+    description: A hardware record, as P(hpcai.gpucluster.vm_size#filter) returns it.
+    type: dict
+    required: true
+  memory_headroom_percent:
+    description:
+      - Part of the physical memory, in percent, that is not offered to jobs.
+      - It covers the operating system, and the difference between what a machine is sold and what it shows.
+        Slurm drains a node that has less memory than its line says.
+    type: float
+    default: 5
+  numa_as_sockets:
+    description:
+      - Whether Slurm takes every NUMA node for a socket where a socket has several of them, as on ND A100 v4.
+      - Slurm refuses C(Cores) of a GPU that do not end at the edge of a socket, so this is how it learns which cores
+        are really near. It needs C(SlurmdParameters=numa_node_as_socket), Slurm 22.05 or newer.
+    type: bool
+    default: true
+seealso:
+  - plugin: hpcai.gpucluster.vm_size
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Show the line of a node
+  ansible.builtin.debug:
+    msg: "NodeName=gpu[1-4] {{ hardware.items() | map('join', '=') | join(' ') }}"
+  vars:
+    hardware: "{{ 'Standard_ND96asr_v4' | hpcai.gpucluster.vm_size | hpcai.gpucluster.slurm_node_hardware }}"
+# NodeName=gpu[1-4] Sockets=4 CoresPerSocket=24 ThreadsPerCore=1 RealMemory=861733 Gres=gpu:a100:8
+"""
+
+RETURN = r"""
+_value:
+  description: The parameters of the line by name. C(RealMemory) is MiB; C(Gres) is left out without GPUs.
+  type: dict
+  sample: {Sockets: 4, CoresPerSocket: 24, ThreadsPerCore: 1, RealMemory: 861733, Gres: "gpu:a100:8"}
+"""
+
+
+def slurm_node_hardware(
+    record: t.Any, memory_headroom_percent: float = 5, numa_as_sockets: bool = True
+) -> dict[str, t.Any]:
+    """Return the hardware part of a NodeName line of slurm.conf."""
+    headroom = _percent(memory_headroom_percent)
+    try:
+        record = _catalogue.checked(record, "hpcai.gpucluster.slurm_node_hardware")
+    except _catalogue.CatalogueError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
+    sockets = _hardware.slurm_sockets(record, numa_as_sockets)
+    line: dict[str, t.Any] = {
+        "Sockets": sockets,
+        "CoresPerSocket": _hardware.core_count(record) // sockets,
+        "ThreadsPerCore": record["cpus"]["threads_per_core"],
+        "RealMemory": int(record["memory_mib"] * (1 - headroom / 100)),
+    }
+    if record["gpus"]["count"]:
+        line["Gres"] = f"gpu:{_hardware.gres_type(record)}:{record['gpus']['count']}"
+    return line
+
+
+def _percent(value: t.Any) -> float:
+    try:
+        percent = float(value)
+    except (TypeError, ValueError):
+        percent = -1.0
+    if not 0 <= percent < 100:
+        raise AnsibleFilterError(
+            f"hpcai.gpucluster.slurm_node_hardware: memory_headroom_percent is {value!r}, "
+            "it must be a number, at least 0 and below 100"
+        )
+    return percent
+
+
+class FilterModule:
+    """Offer the filter to Ansible."""
+
+    def filters(self) -> dict[str, t.Any]:
+        """Return the filters by name."""
+        return {"slurm_node_hardware": slurm_node_hardware}

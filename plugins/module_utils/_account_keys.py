@@ -1,0 +1,76 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Key pairs of users, made once and kept in a folder that only root can read."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import typing as t
+from pathlib import Path
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+
+
+class KeyStoreError(Exception):
+    """ssh-keygen failed, or the folder is not what it should be."""
+
+
+class KeyStore:
+    """A folder with one folder per user, in it id_ed25519 and id_ed25519.pub."""
+
+    def __init__(self, path: Path, run: Runner, keygen: str = "ssh-keygen") -> None:
+        """Take the folder and the runner."""
+        self._path = path
+        self._run = run
+        self._keygen = keygen
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Return the users that have no pair."""
+        return [name for name in names if not (self._path / name / "id_ed25519").is_file()]
+
+    def present(self, names: Iterable[str]) -> list[str]:
+        """Return the users that have a pair."""
+        wanted = list(names)
+        absent = set(self.missing(wanted))
+        return [name for name in wanted if name not in absent]
+
+    def open(self) -> None:
+        """Make the folder and keep others that make keys at the same time waiting until this process ends."""
+        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path.chmod(0o700)
+        self._lock = os.open(self._path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def make(self, name: str) -> None:
+        """Make a pair under another name first, so that a killed run leaves none or a whole one."""
+        work = Path(tempfile.mkdtemp(dir=self._path, prefix=".new."))
+        try:
+            argv = [self._keygen, "-q", "-t", "ed25519", "-N", "", "-C", f"{name}@gpucluster"]
+            argv += ["-f", str(work / "id_ed25519")]
+            rc, out, err = self._run(argv)
+            if rc:
+                raise KeyStoreError(f"{' '.join(argv[:5])} exited {rc}: {(err or out).strip()}")
+            work.rename(self._path / name)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def remove(self, name: str) -> None:
+        """Remove a pair."""
+        shutil.rmtree(self._path / name)
+
+    def pair(self, name: str) -> dict[str, str]:
+        """Return the two halves of a pair."""
+        folder = self._path / name
+        return {
+            "private": (folder / "id_ed25519").read_text(encoding="utf-8"),
+            "public": (folder / "id_ed25519.pub").read_text(encoding="utf-8"),
+        }

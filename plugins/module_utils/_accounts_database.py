@@ -1,0 +1,79 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The account files of one machine: /etc/passwd, /etc/group and /etc/shadow."""
+
+from __future__ import annotations
+
+import typing as t
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+
+class Account(t.NamedTuple):
+    """A line of /etc/passwd."""
+
+    name: str
+    uid: int
+    gid: int
+    gecos: str
+    home: str
+    shell: str
+
+
+class Entry(t.NamedTuple):
+    """A line of /etc/group."""
+
+    name: str
+    gid: int
+    members: tuple[str, ...]
+
+
+class Database(t.NamedTuple):
+    """The local accounts by name; hashes holds the second field of /etc/shadow."""
+
+    users: dict[str, Account]
+    groups: dict[str, Entry]
+    hashes: dict[str, str]
+
+    @classmethod
+    def read(cls, read: Callable[[str], str]) -> Database:
+        """Read the files through a function that returns the text of a path."""
+        users = {
+            name: Account(name, int(uid), int(gid), gecos, home, shell)
+            for name, _hash, uid, gid, gecos, home, shell in _fields(read("/etc/passwd"), 7, numbers=(2, 3))
+        }
+        groups = {
+            name: Entry(name, int(gid), tuple(filter(None, members.split(","))))
+            for name, _hash, gid, members in _fields(read("/etc/group"), 4, numbers=(2,))
+        }
+        return cls(users, groups, {fields[0]: fields[1] for fields in _fields(read("/etc/shadow"), 9)})
+
+    def memberships(self, name: str) -> set[str]:
+        """Return the supplementary groups of a user."""
+        return {group.name for group in self.groups.values() if name in group.members}
+
+    def without(self, names: Iterable[str]) -> Database:
+        """Return what userdel leaves: it takes a group of the same name along if nobody else uses that."""
+        gone = set(names)
+        users = {name: user for name, user in self.users.items() if name not in gone}
+        groups = {
+            name: group._replace(members=tuple(member for member in group.members if member not in gone))
+            for name, group in self.groups.items()
+        }
+        used = {user.gid for user in users.values()}
+        for name in gone & set(groups) & set(self.users):
+            if not groups[name].members and groups[name].gid not in used:
+                del groups[name]
+        return Database(users, groups, {name: value for name, value in self.hashes.items() if name not in gone})
+
+
+def _fields(text: str, count: int, numbers: tuple[int, ...] = ()) -> Iterator[list[str]]:
+    """Yield the fields of the lines that have the right form; others (comments, lines of NIS) are nobody's account."""
+    for line in text.splitlines():
+        fields = line.split(":")
+        if len(fields) == count and fields[0] and all(fields[number].isdigit() for number in numbers):
+            yield fields

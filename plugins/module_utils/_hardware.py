@@ -1,0 +1,113 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+What follows from a hardware record: cores and CPU ids of NUMA nodes, masks, and what Slurm calls them.
+
+Two numberings must never be mixed. Slurm and hwloc count cores logically: core by core, NUMA node by NUMA node, so NUMA
+node N always has one block. Linux numbers CPUs as the firmware lists them: usually the first thread of every core in
+that order, then the second threads (V(block)), on some servers alternating between the NUMA nodes (V(round_robin)).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Record = dict[str, t.Any]
+
+
+def core_count(record: Record) -> int:
+    """Return the number of cores of the machine."""
+    return int(record["cpus"]["sockets"] * record["cpus"]["cores_per_socket"])
+
+
+def cpu_count(record: Record) -> int:
+    """Return the number of CPUs, threads included."""
+    return core_count(record) * int(record["cpus"]["threads_per_core"])
+
+
+def numa_cores(record: Record, node: int) -> list[int]:
+    """Return the logical cores of a NUMA node."""
+    per_node = core_count(record) // int(record["numa_nodes"])
+    return list(range(node * per_node, (node + 1) * per_node))
+
+
+def cpu_ids(record: Record, cores: Iterable[int], threads: int | None = None) -> list[int]:
+    """Return the Linux CPU ids of logical cores, of the first so many threads of each or of all."""
+    nodes, total = int(record["numa_nodes"]), core_count(record)
+    per_node = total // nodes
+    first = list(cores)
+    if record["cpus"].get("numbering") == "round_robin":
+        first = [core % per_node * nodes + core // per_node for core in first]
+    count = int(record["cpus"]["threads_per_core"]) if threads is None else threads
+    return sorted(core + thread * total for thread in range(count) for core in first)
+
+
+def numa_cpus(record: Record, node: int) -> list[int]:
+    """Return the Linux CPU ids of a NUMA node."""
+    return cpu_ids(record, numa_cores(record, node))
+
+
+def slurm_sockets(record: Record, numa_as_sockets: bool) -> int:
+    """Return how many sockets Slurm is to see; with several NUMA nodes in a socket it can take those for sockets."""
+    sockets, nodes = int(record["cpus"]["sockets"]), int(record["numa_nodes"])
+    return nodes if numa_as_sockets and nodes > sockets else sockets
+
+
+def gpu_cores(record: Record, gpu: Record, numa_as_sockets: bool) -> list[int]:
+    """Return the logical cores beside a GPU, widened to whole sockets as Slurm sees them."""
+    near = numa_cores(record, gpu["numa_node"])
+    per_socket = core_count(record) // slurm_sockets(record, numa_as_sockets)
+    start = near[0] // per_socket * per_socket
+    end = -(-(near[-1] + 1) // per_socket) * per_socket
+    return list(range(start, end))
+
+
+def gres_type(record: Record) -> str:
+    """Return the model of the GPUs as Slurm writes a GRES type."""
+    return str(record["gpus"]["model"]).lower().replace(" ", "_")
+
+
+def mask(cpus: Iterable[int]) -> int:
+    """Return the bit mask of CPU ids."""
+    return sum(1 << cpu for cpu in set(cpus))
+
+
+def hex_mask(cpus: Iterable[int]) -> str:
+    """Return a mask as C(--cpu-bind=mask_cpu) of srun takes it."""
+    return hex(mask(cpus))
+
+
+def kernel_mask(cpus: Iterable[int], total: int) -> str:
+    """Return a mask as the kernel and NCCL write it: groups of 32 bits, all with leading zeros, the highest first."""
+    bits = mask(cpus)
+    groups = -(-total // 32)
+    return ",".join(f"{bits >> 32 * group & 0xFFFFFFFF:08x}" for group in reversed(range(groups)))
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as a list of ranges, V(0-23,48)."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(start) if start == end else f"{start}-{end}" for start, end in parts)
+
+
+def parse_ranges(text: str) -> list[int]:
+    """Return the numbers of a list of ranges as the kernel writes it; raises ValueError on anything else."""
+    numbers: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        start, _dash, end = part.partition("-")
+        low, high = int(start), int(end or start)
+        if not 0 <= low <= high < 1 << 16:
+            raise ValueError(f"not a range of CPUs: {part!r}")
+        numbers.update(range(low, high + 1))
+    return sorted(numbers)

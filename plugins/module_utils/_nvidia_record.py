@@ -1,0 +1,101 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+A record of the locked clocks, which no driver lets anybody read back.
+
+It stands under /run and so ends with the boot; it also ends with the loaded driver, because both stamps are compared.
+The script that the role gpu installs writes the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import typing as t
+from pathlib import Path
+
+PATH = "/run/hpcai/nvidia_clocks.json"
+
+
+class Lock(t.NamedTuple):
+    """
+    What one GPU is locked to, in MHz; nothing means that it is known to be unlocked.
+
+    refused names the parts (graphics, memory) that this GPU does not lock.
+    """
+
+    graphics: tuple[int, int] | None
+    memory: int | None
+    refused: tuple[str, ...] = ()
+
+    def without(self, *parts: str) -> Lock:
+        """Return the same, less parts that the GPU has refused."""
+        return Lock(
+            graphics=None if "graphics" in parts else self.graphics,
+            memory=None if "memory" in parts else self.memory,
+            refused=tuple(dict.fromkeys((*self.refused, *parts))),
+        )
+
+
+def stamps(root: str = "/") -> dict[str, str]:
+    """
+    Return what changes with each boot and each load of the driver.
+
+    The inode number of the module's folder is new after each load; times in sysfs are not to be trusted, the kernel
+    makes them up when the folder is looked at.
+    """
+    base = Path(root)
+    return {
+        "boot": _read(base / "proc/sys/kernel/random/boot_id"),
+        "driver": f"{_inode(base / 'sys/module/nvidia')} {_read(base / 'sys/module/nvidia/version')}".strip(),
+    }
+
+
+def load(path: str, now: dict[str, str]) -> dict[str, Lock]:
+    """Return the locks by GPU UUID; nothing where the file is missing, unreadable or of an earlier boot or driver."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if content["stamps"] != now:
+            return {}
+        return {str(uuid): _lock(entry) for uuid, entry in content["gpus"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
+        return {}
+
+
+def save(path: str, now: dict[str, str], locks: dict[str, Lock]) -> None:
+    """Write the record as a whole, readable by everybody and writable by its owner."""
+    target = Path(path)
+    target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    content = {"stamps": now, "gpus": {uuid: lock._asdict() for uuid, lock in sorted(locks.items())}}
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".nvidia_clocks")
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        json.dump(content, stream)
+        os.fchmod(stream.fileno(), 0o644)
+    Path(temporary).replace(target)
+
+
+def _lock(entry: dict[str, t.Any]) -> Lock:
+    graphics, memory = entry["graphics"], entry["memory"]
+    return Lock(
+        graphics=None if graphics is None else (int(graphics[0]), int(graphics[1])),
+        memory=None if memory is None else int(memory),
+        refused=tuple(str(name) for name in entry.get("refused") or ()),
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0

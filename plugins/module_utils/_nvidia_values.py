@@ -1,0 +1,88 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Read single values as nvidia-smi prints them, in every spelling of "not available"."""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:MHz|MiB|W|C|%|x|us|KB/s|bank\(s\))?")
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+_BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{1,8}):)?([0-9A-Fa-f]{1,2}):([0-9A-Fa-f]{1,2})\.([0-7])")
+
+# Texts in place of a value that tell of a broken GPU, not of a missing feature.
+_FAULTS = ("requires reset", "is lost", "unknown error", "err!")
+
+YES = {"enabled", "yes", "active", "on", "1"}
+NO = {"disabled", "no", "not active", "off", "0"}
+
+
+def number(text: str | None) -> float | None:
+    """Return a number without its unit; nothing for N/A, [Not Supported], deprecated values and the like."""
+    match = _NUMBER.fullmatch((text or "").strip())
+    return float(match.group(1)) if match else None
+
+
+def integer(text: str | None) -> int | None:
+    """Return a whole number without its unit, or nothing."""
+    value = number(text)
+    return None if value is None else int(value)
+
+
+def flag(text: str | None) -> bool | None:
+    """Return whether something is on; nothing where the GPU does not know it."""
+    word = (text or "").strip().lower()
+    if word in YES:
+        return True
+    return False if word in NO else None
+
+
+def word(text: str | None) -> str | None:
+    """Return a text that says something, without brackets; nothing for N/A and its relatives."""
+    value = (text or "").strip()
+    bare = value.strip("[]").lower()
+    if bare in ("", "n/a", "none", "not supported", "not found", "unknown", "insufficient permissions"):
+        return None
+    if is_deprecated(value) or fault(value):
+        return None
+    return value
+
+
+def fault(text: str | None) -> str | None:
+    """Return the text where it tells that the GPU is broken, without brackets."""
+    value = (text or "").strip().strip("[]")
+    return value if any(mark in value.lower() for mark in _FAULTS) else None
+
+
+def is_deprecated(text: str | None) -> bool:
+    """Tell whether the driver says that the value is no longer offered."""
+    return "has been deprecated" in (text or "")
+
+
+def version(text: str | None) -> str | None:
+    """Return the version number at the start of a text; driver 610 adds a note in brackets."""
+    match = _VERSION.match((text or "").strip())
+    return match.group(0) if match else None
+
+
+def major(driver: str | None) -> int:
+    """Return the branch of a driver version, 0 where it is unknown."""
+    return int(driver.split(".")[0]) if driver else 0
+
+
+def bus_id(text: str | None) -> str | None:
+    """Return a PCI address as the kernel writes it (0000:00:06.0), from any form that nvidia-smi prints or takes."""
+    match = _BUS_ID.fullmatch((text or "").strip())
+    if not match:
+        return None
+    domain, bus, device, function = match.groups()
+    return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(device, 16):02x}.{function}"
+
+
+def bus_ids(line: str) -> list[str]:
+    """Return every PCI address that a line names."""
+    found = (bus_id(match.group(0)) for match in _BUS_ID.finditer(line))
+    return [address for address in found if address]

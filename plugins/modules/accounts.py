@@ -1,0 +1,390 @@
+#!/usr/bin/python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module that brings the groups and users of a machine to a list."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: accounts
+short_description: Bring all groups, users, keys and sudo rules of a machine to a list
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Takes the whole list of groups and users in one task, reads C(/etc/passwd), C(/etc/group) and C(/etc/shadow) once,
+    and starts a
+    command only for what differs. A list of 200 users that is in place costs less than a second.
+  - Everything that is wrong with the lists, or does not fit the machine, is reported in one go before anything is
+    changed.
+  - Users and groups that are in no list are left alone.
+  - Files below C(~/.ssh) are read and written with the rights of their owner, so a link leads only where the owner may
+    go
+    anyway, and a file server that squashes root agrees.
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    details: Of a password only its state (none, set, locked) is shown.
+  idempotent:
+    support: full
+requirements:
+  - The tools of Debian's package C(passwd) or of C(shadow-utils), and C(visudo) where sudo rules are wanted.
+notes:
+  - The module must run as root.
+options:
+  users:
+    description:
+      - The users.
+      - Items in the form that DeepOps uses are taken as well; then O(users[].username) is the login name and
+        O(users[].name) the
+        full name.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description:
+          - Login name; the full name if O(users[].username) is given.
+          - A login name begins with a lower-case letter or C(_), goes on with those, digits and C(-), and has at most
+            32 characters.
+        type: str
+      username:
+        description: Login name, as in DeepOps.
+        type: str
+      uid:
+        description:
+          - Number of the user, from 1000 to 2147483647. Less is allowed with O(users[].system).
+          - Required for users that are present, so that a user has the same number on every machine.
+        type: int
+      gid:
+        description:
+          - Number of the user's own group.
+          - The default is O(users[].uid).
+        type: int
+      group:
+        description:
+          - Name of the primary group.
+          - The default is a group of the user's name (O(create_per_user_group=true)) or O(primary_group).
+        type: str
+      groups:
+        description:
+          - Names of the supplementary groups, all of them.
+        type: list
+        elements: str
+      append:
+        description: Whether other supplementary groups that the user has on the machine stay.
+        type: bool
+      shell:
+        description:
+          - Absolute path of the login shell, which must be on the machine.
+          - The default is O(shell).
+        type: str
+      home:
+        description:
+          - Absolute path of the home folder.
+          - The default is O(home_base) and the name. A change takes effect without moving any data; a warning says so.
+        type: str
+      gecos:
+        description: Full name.
+        type: str
+      state:
+        description:
+          - Whether the user must be there (V(present), the default) or not.
+        type: str
+        choices: [present, absent]
+      password:
+        description:
+          - Password as a crypt hash, such as C(mkpasswd) or the filter P(ansible.builtin.password_hash#filter) makes.
+            It begins with C($).
+          - Without it a new user has no password, and the one of a user that is there stays.
+        type: str
+      update_password:
+        description: Whether the hash is set always (the default) or only for a new user.
+        type: str
+        choices: [always, on_create]
+      lock:
+        description:
+          - Whether the password is locked by a C(!) before its hash. Keys go on working.
+          - Without it a lock stays as it is.
+        type: bool
+      ssh_keys:
+        description:
+          - Public keys that may log in as the user; a list, or a text with one key per line. Options before a key are
+            allowed.
+        type: raw
+        aliases: [ssh_key]
+      key_pair:
+        description: Whether the user takes a pair of O(key_pairs). True if left out.
+        type: bool
+      sudo:
+        description:
+          - V(true) allows every command without a password.
+          - A text is the part of a sudo rule behind the name, such as V(ALL=\(ALL:ALL\) ALL).
+        type: raw
+      system:
+        description: Whether the user may have a number below 1000, and be removed with one.
+        type: bool
+      remove_home:
+        description: With O(users[].state=absent), whether the home folder goes too.
+        type: bool
+        aliases: [remove]
+      force:
+        description: With O(users[].state=absent), whether running processes of the user are killed. Without it they
+          stop the task.
+        type: bool
+  groups:
+    description: The groups, besides the users' own.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name, in the form of a login name.
+        type: str
+        required: true
+      gid:
+        description:
+          - Number, from 1000 to 2147483647. Less is allowed with O(groups[].system), where it may also be left to the
+            machine.
+        type: int
+      state:
+        description: Whether the group must be there.
+        type: str
+        choices: [present, absent]
+        default: present
+      sudo:
+        description: As O(users[].sudo), for every member.
+        type: raw
+      system:
+        description: Whether the group may have a number below 1000.
+        type: bool
+        default: false
+  removed:
+    description:
+      - Users that must not be there; names, or mappings with C(name) (or C(username)), C(remove_home) (or C(remove))
+        and C(force).
+      - The home folder stays unless C(remove_home) is true.
+    type: list
+    elements: raw
+    default: []
+  create_per_user_group:
+    description: Whether a user without O(users[].group) gets a group of its own name.
+    type: bool
+    default: true
+  primary_group:
+    description: The primary group of users without O(users[].group) if O(create_per_user_group=false).
+    type: str
+    default: users
+  shell:
+    description: Login shell of users that name none.
+    type: str
+    default: /bin/bash
+  home_base:
+    description: Folder of the homes of users that name none.
+    type: str
+    default: /home
+  create_homes:
+    description:
+      - Whether this machine owns the home folders. If true, missing ones are made from C(/etc/skel), keys are written
+        into them
+        and C(remove_home) takes effect.
+      - Use V(false) on machines that mount the homes from another one. Then nothing below the homes is touched.
+    type: bool
+    default: true
+  home_mode:
+    description: Mode of new home folders, four octal digits.
+    type: str
+    default: "0700"
+  exclusive_keys:
+    description:
+      - Whether C(authorized_keys) holds the keys of the list only.
+      - Otherwise the keys of the list stand between two markers, and what the user wrote outside of them stays.
+    type: bool
+    default: false
+  key_pairs:
+    description:
+      - Key pairs by user name, as RV(hpcai.gpucluster.account_keys#module:key_pairs) returns them.
+      - They become C(~/.ssh/id_ed25519) and an entry of C(authorized_keys). A different C(id_ed25519) that is there
+        stays.
+    type: dict
+    default: {}
+  sudoers_file:
+    description: The drop-in that holds the sudo rules. C(visudo) checks them first.
+    type: path
+    default: /etc/sudoers.d/gpucluster-users
+seealso:
+  - module: hpcai.gpucluster.account_keys
+  - plugin: hpcai.gpucluster.account_problems
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Bring users to the list
+  hpcai.gpucluster.accounts:
+    groups:
+      - {name: research, gid: 5000}
+    users:
+      - name: alice
+        uid: 2001
+        groups: [research]
+        gecos: Alice Liddell
+        ssh_keys:
+          - ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKnw8lNDEZWwZDkyeW3yzCWvUWzPTmY7TFu8vcZiGpVR alice@laptop
+      - {name: bob, uid: 2002, password: "{{ vault_bob_hash }}", sudo: true}
+    removed: [mallory]
+
+- name: Do the same where the homes are mounted from the file server
+  hpcai.gpucluster.accounts:
+    users: "{{ users }}"
+    create_homes: false
+"""
+
+RETURN = r"""
+actions:
+  description: What was done (or would be, in check mode), one sentence for each step.
+  returned: success
+  type: list
+  elements: str
+  sample: [create group alice (gid 2001), create user alice (uid 2001), make home /home/alice]
+problems:
+  description: Everything that is wrong, one sentence each, with the option, what was found and what is allowed.
+  returned: failure
+  type: list
+  elements: str
+  sample: ["users (bob): uid is 2001, which 'alice' has on this machine; allowed: a free uid"]
+"""
+
+import os
+import signal
+import time
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import (
+    AccountsError,
+    CommandError,
+    Machine,
+    reconcile,
+)
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_homes import Homes, KeyPair
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import Defaults, parse
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_processes import end, processes_of
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_sudo import SudoDropIn
+
+USER: dict[str, t.Any] = {
+    "name": {"type": "str"},
+    "username": {"type": "str"},
+    "uid": {"type": "int"},
+    "gid": {"type": "int"},
+    "group": {"type": "str"},
+    "groups": {"type": "list", "elements": "str"},
+    "append": {"type": "bool"},
+    "shell": {"type": "str"},
+    "home": {"type": "str"},
+    "gecos": {"type": "str"},
+    "state": {"type": "str", "choices": ["present", "absent"]},
+    "password": {"type": "str", "no_log": True},
+    "update_password": {"type": "str", "choices": ["always", "on_create"], "no_log": False},
+    "lock": {"type": "bool"},
+    "ssh_keys": {"type": "raw", "aliases": ["ssh_key"], "no_log": False},
+    "key_pair": {"type": "bool", "no_log": False},
+    "sudo": {"type": "raw"},
+    "system": {"type": "bool"},
+    "remove_home": {"type": "bool", "aliases": ["remove"]},
+    "force": {"type": "bool"},
+}
+GROUP: dict[str, t.Any] = {
+    "name": {"type": "str", "required": True},
+    "gid": {"type": "int"},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "sudo": {"type": "raw"},
+    "system": {"type": "bool", "default": False},
+}
+SPEC: dict[str, t.Any] = {
+    "users": {"type": "list", "elements": "dict", "default": [], "options": USER},
+    "groups": {"type": "list", "elements": "dict", "default": [], "options": GROUP},
+    "removed": {"type": "list", "elements": "raw", "default": []},
+    "create_per_user_group": {"type": "bool", "default": True},
+    "primary_group": {"type": "str", "default": "users"},
+    "shell": {"type": "str", "default": "/bin/bash"},
+    "home_base": {"type": "str", "default": "/home"},
+    "create_homes": {"type": "bool", "default": True},
+    "home_mode": {"type": "str", "default": "0700"},
+    "exclusive_keys": {"type": "bool", "default": False, "no_log": False},
+    "key_pairs": {"type": "dict", "default": {}, "no_log": True},
+    "sudoers_file": {"type": "path", "default": "/etc/sudoers.d/gpucluster-users"},
+}
+
+
+def machine(module: AnsibleModule) -> Machine:
+    """Return this machine."""
+
+    def run(args: list[str], data: str | None = None) -> tuple[int, str, str]:
+        """Start a command in the plain locale."""
+        locale = {"LC_ALL": "C", "LANG": "C"}
+        rc, out, err = module.run_command(args, data=data, binary_data=True, environ_update=locale)
+        return rc, out, err
+
+    return Machine(
+        run=run,
+        read=lambda path: Path(path).read_text(encoding="utf-8", errors="surrogateescape"),
+        exists=lambda path: os.access(path, os.X_OK),
+        processes=processes_of,
+        kill=lambda pid: end(pid, signal.SIGKILL),
+        pause=time.sleep,
+    )
+
+
+def hide(module: AnsibleModule, removed: list[t.Any]) -> None:
+    """Keep hashes out of every output, also where DeepOps' list of removed users carries them."""
+    for item in removed:
+        if isinstance(item, dict) and item.get("password"):
+            module.no_log_values.add(str(item["password"]))
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    params = module.params
+    hide(module, params["removed"])
+    defaults = Defaults(params["create_per_user_group"], params["primary_group"], params["shell"], params["home_base"])
+    accounts, problems = parse(params["users"], params["groups"], params["removed"], defaults)
+    try:
+        if problems:
+            raise AccountsError(problems)
+        pairs = {name: KeyPair(pair["private"], pair["public"]) for name, pair in params["key_pairs"].items()}
+        this = machine(module)
+        homes = Homes(module.check_mode, params["exclusive_keys"], int(params["home_mode"], 8))
+        result = reconcile(
+            accounts,
+            defaults,
+            this,
+            SudoDropIn(Path(params["sudoers_file"]), this.run, module.get_bin_path("visudo")),
+            homes if params["create_homes"] else None,
+            pairs,
+            module.check_mode,
+        )
+    except CommandError as exc:
+        module.fail_json(msg=f"stopped half-way, the next run goes on: {exc}", problems=exc.problems)
+    except AccountsError as exc:
+        module.fail_json(msg=f"refused, nothing was changed: {exc}", problems=exc.problems)
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        module.fail_json(msg=f"the accounts could not be read or written: {exc!r}", problems=[repr(exc)])
+    for warning in result.warnings:
+        module.warn(warning)
+    module.exit_json(
+        changed=bool(result.actions),
+        actions=result.actions,
+        diff={"before": result.before, "after": result.after},
+    )
+
+
+if __name__ == "__main__":
+    main()
