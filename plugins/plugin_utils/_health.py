@@ -126,7 +126,7 @@ def _defaults() -> dict[str, Params]:
 def _hardware(name: str, record: Mapping[str, t.Any]) -> Params:
     """Return what the record says for one check; None means that nothing is expected, so nothing is judged."""
     gpus, fabric, cpus = record["gpus"], record.get("infiniband") or {}, record["cpus"]
-    adapters = len(fabric.get("hcas") or [])
+    adapters = list(fabric.get("hcas") or [])
     clocks = gpus.get("clocks") or {}
     values: dict[str, Params] = {
         "gpu_count": {"count": gpus["count"] or None},
@@ -135,7 +135,7 @@ def _hardware(name: str, record: Mapping[str, t.Any]) -> Params:
         "gpu_pcie": {"generation": gpus.get("pcie_generation"), "width": gpus.get("pcie_width")},
         "nvlink": {"links": gpus.get("nvlinks")},
         "nccl_topology": _topology(record),
-        "infiniband": {"count": adapters or None, "rate_gbps": fabric.get("rate_gbps") or None},
+        "infiniband": {"adapters": adapters or None, "rate_gbps": fabric.get("rate_gbps") or None},
         "memory": {
             "memory_mib": record["memory_mib"],
             "tolerance_percent": record.get("memory_tolerance_percent", 3.0),
@@ -207,8 +207,8 @@ def _params_problems(name: str, known: Params, params: Mapping[str, t.Any]) -> I
 def _kind(key: str, default: t.Any) -> str:
     if key in ("path", "kernel_log", "model"):
         return "text"
-    if key == "devices":
-        return "mapping"
+    if key in ("devices", "adapters"):
+        return "mapping" if key == "devices" else "list"
     kinds = {bool: "truth value", dict: "mapping", list: "list"}
     return kinds.get(type(default), "number")
 

@@ -26,6 +26,11 @@ class Port(t.NamedTuple):
     physical: str
     rate: str
 
+    @property
+    def adapter(self) -> str:
+        """Return the name of the adapter."""
+        return self.name.partition("/")[0]
+
     def fault(self, rate_gbps: float) -> str:
         """Return what is wrong with the port, or nothing."""
         if self.state != "ACTIVE" or self.physical != "LinkUp":
@@ -52,17 +57,27 @@ def infiniband_ports(machine: Machine) -> list[Port]:
 
 
 def infiniband(case: Case) -> Finding:
-    """Check the number of ports, their state and their rate."""
-    return judge_ports(int(case.number("count")), case.number("rate_gbps"), infiniband_ports(case.machine))
+    """Check the ports of the fabric: their number, their state and their rate."""
+    adapters = [str(name) for name in case.items("adapters")]
+    return judge_ports(adapters, case.number("rate_gbps"), infiniband_ports(case.machine))
 
 
-def judge_ports(count: int, rate_gbps: float, ports: list[Port]) -> Finding:
-    """Compare rates as numbers."""
-    expected = f"{count} InfiniBand ports ACTIVE/LinkUp at {rate_gbps:.10g} Gb/s"
-    faults = [fault for fault in (port.fault(rate_gbps) for port in ports) if fault]
+def judge_ports(adapters: list[str], rate_gbps: float, ports: list[Port]) -> Finding:
+    """
+    Compare rates as numbers.
+
+    Adapters have other names where udev does not rename them, so when no name of the record is there, the number
+    decides. When one is there, ports of other adapters (storage) are no matter of the fabric.
+    """
+    expected = f"{len(adapters)} InfiniBand ports ACTIVE/LinkUp at {rate_gbps:.10g} Gb/s"
+    present = {port.adapter for port in ports}
+    known = present & set(adapters)
+    judged = [port for port in ports if port.adapter in known or not known]
+    faults = [f"{name} missing" for name in adapters if known and name not in present]
+    faults += [fault for fault in (port.fault(rate_gbps) for port in judged) if fault]
     if faults:
         return unhealthy(expected, listing(faults))
-    return healthy(expected) if len(ports) == count else unhealthy(expected, f"{len(ports)} ports")
+    return healthy(expected) if len(judged) >= len(adapters) else unhealthy(expected, f"{len(judged)} ports")
 
 
 def infiniband_errors(case: Case) -> Finding:

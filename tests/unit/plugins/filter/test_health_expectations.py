@@ -42,7 +42,7 @@ def test_expectations_come_from_the_record() -> None:
         "samples": 2,
         "unknown_samples": 3,
         "gap_seconds": 5,
-        "count": 8,
+        "adapters": [f"mlx5_ib{number}" for number in range(8)],
         "rate_gbps": 400,
     }
     assert found["nvlink_allreduce"]["gbps_min"] == 460

@@ -117,7 +117,7 @@ FAULTS: list[tuple[str, Fault, str, str]] = [
     ("infiniband", _file(f"{PORT}/phys_state", "3: Disabled\n"), "unhealthy", "mlx5_ib2/1 ACTIVE/Disabled"),
     ("infiniband", _file(f"{PORT}/rate", "100 Gb/sec (4X EDR)\n"), "unhealthy", "mlx5_ib2/1 100 Gb/s"),
     ("infiniband", _file(f"{PORT}/rate", "\n"), "unknown", "the rate is ''"),
-    ("infiniband", _lose("/sys/class/infiniband/mlx5_ib2"), "unhealthy", "found 7 ports"),
+    ("infiniband", _lose("/sys/class/infiniband/mlx5_ib2"), "unhealthy", "found mlx5_ib2 missing"),
     ("infiniband", _lose("/sys/class/infiniband"), "unhealthy", "found 0 ports"),
     ("infiniband_errors", _lose("/sys/class/infiniband"), "unknown", "no InfiniBand port"),
     ("infiniband_errors", _file(f"{PORT}/counters/symbol_error", "many\n"), "unknown", "not a count"),
@@ -304,6 +304,38 @@ def test_without_the_right_to_look_leftovers_are_unknown() -> None:
 
 def _denied() -> str:
     raise PermissionError(13, "Permission denied")
+
+
+def test_ports_of_other_adapters_are_no_matter_of_the_fabric() -> None:
+    machine = machines.healthy(SIZE)
+    machine.files.update(machines.adapter_files("mlx5_storage", "InfiniBand", 200))
+    config = machines.expectations(SIZE)
+
+    assert machines.judge(machine, config, names=["infiniband"])["infiniband"].status == "healthy"
+
+
+def test_ports_with_other_names_are_counted() -> None:
+    machine = machines.healthy(SIZE)
+    machine.files = {path.replace("mlx5_ib", "mlx5_"): text for path, text in machine.files.items()}
+    config = machines.expectations(SIZE, infiniband={"samples": 1})
+    seen = [machines.judge(machine, config, names=["infiniband"])["infiniband"]]
+    _lose("/sys/class/infiniband/mlx5_3")(machine)
+    seen.append(machines.judge(machine, config, names=["infiniband"])["infiniband"])
+
+    assert seen[0].status == "healthy"
+    assert seen[1].reason.endswith("found 7 ports")
+
+
+def test_a_kernel_log_that_cannot_be_read_is_unknown() -> None:
+    machine = machines.healthy(SIZE)
+
+    def denied(path: str) -> list[str]:
+        raise PermissionError(1, "Operation not permitted", path)
+
+    machine.kernel_log = denied  # type: ignore[method-assign]
+    verdict = machines.judge(machine, machines.expectations(SIZE), names=["gpu_xid"])["gpu_xid"]
+
+    assert verdict.line() == "gpu_xid: unknown: /dev/kmsg cannot be read: Operation not permitted"
 
 
 @pytest.mark.parametrize(
