@@ -177,9 +177,8 @@ def main() -> None:
             apply(module, change)
     except (OSError, KeyError) as exc:
         module.fail_json(msg=f"cannot bring the files to their state: {exc}")
-    module.exit_json(
-        changed=bool(changes), files=[change.wanted.path for change in changes], diff=_text_files.diff(changes)
-    )
+    shown = {"diff": _text_files.diff(changes)} if module._diff else {}
+    module.exit_json(changed=bool(changes), files=[change.wanted.path for change in changes], **shown)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from . import nvidia_smi
-from .verdict import NotRunError, UnhealthyError, UnknownError
+from .verdict import ExplainedError, NotRunError, UnhealthyError, UnknownError
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,8 +101,8 @@ class Case:
         """Return all GPUs for a check of theirs; that none answers is the finding of one check, not of all."""
         try:
             return self.all_gpus().gpus
-        except UnhealthyError as exc:
-            raise UnknownError(str(exc)) from exc
+        except (UnhealthyError, UnknownError) as exc:
+            raise ExplainedError(f"{exc} (gpu_count judges that)") from exc
 
     def all_gpus(self) -> nvidia_smi.Answer:
         """Return all GPUs and warnings; one start of nvidia-smi serves every check of the run."""

@@ -15,6 +15,7 @@ from .verdict import (
     HEALTHY,
     NOT_RUN,
     UNHEALTHY,
+    ExplainedError,
     Finding,
     NotRunError,
     UnhealthyError,
@@ -99,7 +100,7 @@ def sample(name: str, case: Case) -> Finding:
     except NotRunError as exc:
         return Finding(NOT_RUN, tidy(str(exc)))
     except UnknownError as exc:
-        return unknown(str(exc))
+        return unknown(str(exc))._replace(explained=isinstance(exc, ExplainedError))
     except Exception as exc:
         return unknown(f"the check itself failed: {type(exc).__name__}: {exc}")
     return finding

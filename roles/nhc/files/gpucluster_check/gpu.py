@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from . import nvidia_smi
-from .verdict import Finding, NotRunError, UnhealthyError, UnknownError, healthy, listing, unhealthy
+from .verdict import ExplainedError, Finding, NotRunError, UnhealthyError, UnknownError, healthy, listing, unhealthy
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -218,19 +218,20 @@ def judge_pcie(generation: float, width: float, found: list[Gpu]) -> Finding:
 
 def _each(found: Iterable[Gpu], bad: Callable[[Gpu], str], expected: str) -> Finding:
     """Judge each GPU; one that cannot be judged hides no fault of another."""
-    faults, doubts, number = [], [], 0
+    faults, doubts, number, explained = [], [], 0, True
     for gpu in found:
         number += 1
         try:
             fault = bad(gpu)
         except UnknownError as exc:
             doubts.append(str(exc))
+            explained = explained and bool(gpu.trouble())
             continue
         faults += [f"{gpu.name}: {fault}"] if fault else []
     if faults:
         return unhealthy(expected, listing(faults))
     if doubts:
-        raise UnknownError(listing(doubts))
+        raise (ExplainedError if explained else UnknownError)(listing(doubts))
     if not number:
         raise UnknownError("nvidia-smi lists no GPU")
     return healthy(f"{expected} on {number} GPUs")

@@ -96,6 +96,8 @@ def settle(
     after: dict[str, t.Any] = {"keep": before.get("keep") if finding.keep is None else finding.keep}
     if limit is None:
         return kind, finding.reason, after
+    if finding.explained:
+        return kind, finding.reason, {**before, **after}
     count = _count(kind, before, now, params.get("gap_seconds", 5))
     after["row"] = {"kind": kind, "count": count[0], "time": count[1]}
     if count[0] >= limit:

@@ -23,6 +23,10 @@ class UnknownError(Exception):
     """The check could not find out; the text says why."""
 
 
+class ExplainedError(UnknownError):
+    """The check could not find out, for a reason that another check judges; it never turns into a fault of its own."""
+
+
 class NotRunError(Exception):
     """The check cannot run here: a tool or an expectation is missing."""
 
@@ -39,6 +43,7 @@ class Finding(t.NamedTuple):
     expected: t.Any = None
     found: t.Any = None
     keep: t.Any = None  # what the check wants to know at its next run
+    explained: bool = False  # unknown for a reason that another check judges
 
 
 class Verdict(t.NamedTuple):
