@@ -8,7 +8,7 @@ test: ## Run every gate and test
 	.ci/run
 
 bench: ## Measure site.yml on the lab against the budgets
-	.venv/bin/python tests/benchmark/site.py
+	.venv/bin/python tests/benchmark/site.py --fresh
 
 down: ## Remove the lab
 	scripts/lab.sh down

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -15,7 +16,7 @@ import typing as t
 from pathlib import Path
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Runner = Callable[[Sequence[str]], tuple[int, str, str]]
 
@@ -43,12 +44,17 @@ class KeyStore:
         absent = set(self.missing(wanted))
         return [name for name in wanted if name not in absent]
 
-    def open(self) -> None:
-        """Make the folder and keep others that make keys at the same time waiting until this process ends."""
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder, and let nobody else make keys meanwhile."""
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path.chmod(0o700)
-        self._lock = os.open(self._path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        handle = os.open(self._path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
 
     def make(self, name: str) -> None:
         """Make a pair under another name first, so that a killed run leaves none or a whole one."""

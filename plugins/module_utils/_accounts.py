@@ -130,9 +130,7 @@ def _remove_left_groups(steps: Plan, database: Database, machine: Machine) -> No
 def _call(machine: Machine, argv: Sequence[str], data: str | None = None) -> None:
     rc, out, err = machine.run(list(argv), data)
     if rc:
-        raise AccountsError(
-            [f"{' '.join(argv)} exited {rc}: {(err or out).strip()}; run again after the cause is gone"]
-        )
+        raise CommandError([f"{' '.join(argv)} exited {rc}: {(err or out).strip()}"])
 
 
 def _settle(

@@ -52,9 +52,13 @@ class Database(t.NamedTuple):
         }
         return cls(users, groups, {fields[0]: fields[1] for fields in _fields(read("/etc/shadow"), 9)})
 
-    def memberships(self, name: str) -> set[str]:
-        """Return the supplementary groups of a user."""
-        return {group.name for group in self.groups.values() if name in group.members}
+    def memberships(self) -> dict[str, set[str]]:
+        """Return the supplementary groups of every user that has some."""
+        found: dict[str, set[str]] = {}
+        for group in self.groups.values():
+            for member in group.members:
+                found.setdefault(member, set()).add(group.name)
+        return found
 
     def without(self, names: Iterable[str]) -> Database:
         """Return what userdel leaves: it takes a group of the same name along if nobody else uses that."""

@@ -19,6 +19,7 @@ if t.TYPE_CHECKING:
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 LOWEST, HIGHEST = 1000, 2_147_483_647
 NOBODY = (65534, 65535)
+NOWHERE = "/nonexistent"  # the home of Debian's accounts that have none
 SUDO_ALL = "ALL=(ALL:ALL) NOPASSWD: ALL"
 
 REMOVED_KEYS = ("name", "username", "remove_home", "remove", "force", "system")
@@ -291,7 +292,7 @@ def parse(users: t.Any, groups: t.Any, removed: t.Any, defaults: Defaults) -> tu
         own.append(group)
     gone += [_removed(item) for item in _items(defaults.removed, removed, USER_KEYS, problems)]
     listed = {group.name for group in known}
-    known += [group for group in own if group and group.name not in listed]
+    known += {group.name: group for group in own if group and group.name not in listed}.values()
     accounts = Accounts(tuple(wanted), tuple(known), tuple(gone))
     return accounts, problems + _conflicts(accounts, defaults)
 
@@ -300,14 +301,16 @@ def _conflicts(accounts: Accounts, defaults: Defaults) -> list[str]:
     """Return what contradicts itself within the lists."""
     users = [user for user in accounts.users if user.name]
     groups = [group for group in accounts.groups if group.name and group.present]
-    homes = [(user.home, user.name) for user in users if user.home and user.home != "/nonexistent"]
+    homes = [(user.home, user.name) for user in users if user.home and user.home != NOWHERE]
     problems = [
         *_shared(defaults.users, "name", [(user.name, user.name) for user in users]),
         *_shared(defaults.users, "uid", [(user.uid, user.name) for user in users]),
         *_shared(defaults.users, "home", homes),
         *_shared(defaults.groups, "name", [(group.name, group.name) for group in accounts.groups]),
-        *_shared(f"{defaults.groups}, {defaults.users}", "gid", [(group.gid, group.name) for group in groups]),
     ]
+    if not problems:  # a uid that two users have is also the gid of both their groups; saying it once is enough
+        gids = [(group.gid, group.name) for group in groups]
+        problems += _shared(f"{defaults.groups}, {defaults.users}", "gid", gids)
     gone = {user.name for user in accounts.removed}
     both = [user.name for user in users if user.name in gone]
     problems += [f"{defaults.users}: {name} is also in {defaults.removed}; allowed: one of them" for name in both]
@@ -327,7 +330,7 @@ def _shared(variable: str, what: str, pairs: Iterable[tuple[t.Any, str]]) -> lis
     return [
         f"{variable}: {what} {value} belongs to {' and '.join(names)}; allowed: one owner"
         for value, names in owners.items()
-        if len(names) > 1
+        if len(names if what == "name" else set(names)) > 1
     ]
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import LOWEST, unknown_groups
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import LOWEST, NOWHERE, unknown_groups
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_database import Account, Database
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import (
@@ -66,13 +66,15 @@ def machine_problems(
 ) -> list[str]:
     """Return why the lists do not fit this machine."""
     rest = database.without(user.name for user in accounts.removed)
+    uids = _holders((other.uid, other.name) for other in rest.users.values())
+    gids = _holders((other.gid, other.name) for other in rest.groups.values())
     problems = unknown_groups(accounts, rest.groups, defaults, " or one of this machine")
     for user in accounts.users:
         where = f"{defaults.users} ({user.name})"
-        problems += [f"{where}: {text}" for text in _user_problems(user, rest, exists, processes)]
+        problems += [f"{where}: {text}" for text in _user_problems(user, rest, uids, exists, processes)]
     for group in accounts.groups:
         where = f"{defaults.groups} ({group.name})"
-        problems += [f"{where}: {text}" for text in _group_problems(group, rest, accounts)]
+        problems += [f"{where}: {text}" for text in _group_problems(group, rest, gids, accounts)]
     for removed in accounts.removed:
         where = f"{defaults.removed} ({removed.name})"
         problems += [f"{where}: {text}" for text in _removal_problems(removed, database, processes)]
@@ -86,10 +88,22 @@ def _busy(uid: int, processes: Callable[[int], list[int]]) -> str:
     return f"processes {', '.join(map(str, found[:3]))}{more} run on this machine" if found else ""
 
 
+def _holders(pairs: Iterable[tuple[int, str]]) -> dict[int, list[str]]:
+    """Return the names that have a number; some machines give one number to several names."""
+    found: dict[int, list[str]] = {}
+    for number, name in pairs:
+        found.setdefault(number, []).append(name)
+    return found
+
+
 def _user_problems(
-    user: User, rest: Database, exists: Callable[[str], bool], processes: Callable[[int], list[int]]
+    user: User,
+    rest: Database,
+    uids: dict[int, list[str]],
+    exists: Callable[[str], bool],
+    processes: Callable[[int], list[int]],
 ) -> Iterator[str]:
-    holders = [other.name for other in rest.users.values() if other.uid == user.uid and other.name != user.name]
+    holders = [name for name in uids.get(user.uid, []) if name != user.name]
     if holders:
         yield f"uid is {user.uid}, which {holders[0]!r} has on this machine; allowed: a free uid"
     if not exists(user.shell):
@@ -104,12 +118,12 @@ def _user_problems(
         yield f"uid is {current.uid} and cannot become {user.uid} while {busy}; end them first"
 
 
-def _group_problems(group: Group, rest: Database, accounts: Accounts) -> Iterator[str]:
+def _group_problems(group: Group, rest: Database, gids: dict[int, list[str]], accounts: Accounts) -> Iterator[str]:
     current = rest.groups.get(group.name)
     if not group.present:
         yield from _absent_group_problems(group, rest, accounts)
         return
-    holders = [other.name for other in rest.groups.values() if other.gid == group.gid and other.name != group.name]
+    holders = [name for name in gids.get(group.gid or -1, []) if name != group.name]
     if holders:
         yield f"gid is {group.gid}, which {holders[0]!r} has on this machine; allowed: a free gid"
     moves = current is not None and group.gid not in (None, current.gid)
@@ -143,7 +157,7 @@ def _removal_problems(removed: Removed, database: Database, processes: Callable[
         for other in database.users.values()
         if other.name != removed.name and f"{other.home}/".startswith(f"{current.home.rstrip('/')}/")
     ]
-    if removed.remove_home and inside:
+    if removed.remove_home and current.home != NOWHERE and inside:
         yield f"home {current.home!r} also holds the home of {inside[0]!r}; allowed: remove_home: false"
 
 
@@ -154,6 +168,7 @@ def plan(accounts: Accounts, database: Database, homes: bool) -> Plan:
         _plan_removal(result, removed, database, homes)
     rest = database.without(user.name for user in accounts.removed)
     gids = {name: group.gid for name, group in rest.groups.items()}
+    members = rest.memberships()
     moved: dict[int, int] = {}
     for group in accounts.groups:
         _plan_group(result, group, gids, moved)
@@ -163,7 +178,7 @@ def plan(accounts: Accounts, database: Database, homes: bool) -> Plan:
             _plan_new_user(result, user)
         else:
             current = current._replace(gid=moved.get(current.gid, current.gid))
-            _plan_user(result, user, current, rest.memberships(user.name), gids)
+            _plan_user(result, user, current, members.get(user.name, set()), gids)
         _plan_hash(result, user, rest)
     return result
 
@@ -172,7 +187,7 @@ def _plan_removal(result: Plan, removed: Removed, database: Database, homes: boo
     current = database.users.get(removed.name)
     if current is None:
         return
-    purge = removed.remove_home and homes
+    purge = removed.remove_home and homes and current.home != NOWHERE
     text = f"remove user {removed.name} (uid {current.uid})" + (f" and {current.home}" if purge else "")
     options = ("--remove",) if purge else ()
     result.removals.append(Step(text, ("userdel", *options, removed.name)))
@@ -192,8 +207,7 @@ def _plan_group(result: Plan, group: Group, gids: dict[str, int], moved: dict[in
         result.groups.append(Step(f"create {key} (gid {group.gid})", ("groupadd", *system, *number, group.name)))
         result.note(key, {"state": "absent"}, {"state": "present", "gid": group.gid})
         gids[group.name] = -1 if group.gid is None else group.gid
-    elif group.gid not in (None, current):
-        assert group.gid is not None
+    elif group.gid is not None and group.gid != current:
         result.groups.append(Step(f"change the gid of {key} to {group.gid}", ("groupmod", *number, group.name)))
         result.note(key, {"gid": current}, {"gid": group.gid})
         result.warnings.append(f"{key}: gid {current} became {group.gid}; files of gid {current} keep the old number")
@@ -218,10 +232,9 @@ def _plan_new_user(result: Plan, user: User) -> None:
 
 def _plan_user(result: Plan, user: User, current: Account, memberships: set[str], gids: dict[str, int]) -> None:
     groups = set(user.groups) | (memberships - {user.group} if user.append else set())
-    names = {gid: name for name, gid in gids.items()}
     before = {
         "uid": current.uid,
-        "group": names.get(current.gid, str(current.gid)),
+        "group": user.group if gids.get(user.group) == current.gid else _group_name(current.gid, gids),
         "groups": sorted(memberships),
         "home": current.home,
         "shell": current.shell,
@@ -248,6 +261,10 @@ def _plan_user(result: Plan, user: User, current: Account, memberships: set[str]
         result.warnings.append(
             f"{key}: uid {current.uid} became {user.uid}; files outside of the home keep the old number"
         )
+
+
+def _group_name(gid: int, gids: dict[str, int]) -> str:
+    return next((name for name, number in gids.items() if number == gid), str(gid))
 
 
 _OPTIONS = {"uid": "uid", "group": "gid", "groups": "groups", "home": "home", "shell": "shell", "gecos": "comment"}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nvidia_csv, _nvidia_xml
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nvidia_csv, _nvidia_topo, _nvidia_xml
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nvidia_values as values
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._bounded_run import CommandMissing, CommandTimeout
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_report import ParseError, Report, split_notes
@@ -113,6 +113,14 @@ class NvidiaSmi:
         if not report.gpus:
             raise explain(code or 6, text if code else "No devices were found")
         return report
+
+    def topology(self) -> _nvidia_topo.Topology:
+        """Return the links between GPUs and adapters, in one start."""
+        code, text = self._call("topo", "-m")
+        try:
+            return _nvidia_topo.parse(text)
+        except ParseError as exc:
+            raise NvidiaSmiError("other", f"{exc} (nvidia-smi exited {code})") from exc
 
     def _read_csv(self, code: int, text: str, reason: ParseError) -> Report:
         error = explain(code, text)

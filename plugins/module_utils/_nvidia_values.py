@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-_NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:MHz|MiB|W|C|%|x|us|KB/s|bank\(s\))?")
+_NUMBER = re.compile(r"(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)\s*(?:MHz|MiB|W|C|%|x|us|KB/s|bank\(s\))?")
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{1,8}):)?([0-9A-Fa-f]{1,2}):([0-9A-Fa-f]{1,2})\.([0-7])")
 

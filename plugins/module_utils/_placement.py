@@ -106,8 +106,10 @@ def _fits(record: Record, tasks: int, threads: int | None) -> Iterator[str]:
         )
     elif tasks * threads > cores:
         yield f"{tasks} tasks of {threads} threads are more than the {cores} cores: two threads will share a core"
-    elif tasks * threads < cores:
-        yield f"{cores - tasks * threads} of {cores} cores stay idle; {cores // tasks} threads per task would use them"
+    homes = [_home(record, tasks, task) for task in range(tasks)]
+    share = cores // int(record["numa_nodes"]) // max(homes.count(node) for node in homes)
+    if threads < share:
+        yield f"{threads} threads per task leave cores beside the GPUs idle; {share} would use them"
 
 
 def _gpu_shares(record: Record, tasks: int, _threads: int | None) -> Iterator[str]:

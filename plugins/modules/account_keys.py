@@ -91,6 +91,7 @@ removed:
   sample: [mallory]
 """
 
+import contextlib
 import typing as t
 from pathlib import Path
 
@@ -102,14 +103,13 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input i
 
 def keep(store: KeyStore, names: list[str], removed: list[str], check: bool) -> dict[str, t.Any]:
     """Make and remove pairs, and describe what changed."""
-    if not check:
-        store.open()
-    made, gone = store.missing(names), store.present(removed)
-    if not check:
-        for name in made:
-            store.make(name)
-        for name in gone:
-            store.remove(name)
+    with contextlib.nullcontext() if check else store.locked():
+        made, gone = store.missing(names), store.present(removed)
+        if not check:
+            for name in made:
+                store.make(name)
+            for name in gone:
+                store.remove(name)
     return {
         "changed": bool(made or gone),
         "made": made,

@@ -124,7 +124,7 @@ options:
       sudo:
         description:
           - V(true) allows every command without a password.
-          - A text is the part of a sudo rule behind the name, such as V(ALL=\(ALL:ALL\) ALL).
+          - A text is the part of a sudo rule behind the name, such as V(ALL=(ALL:ALL\) ALL).
         type: raw
       system:
         description: Whether the user may have a number below 1000, and be removed with one.

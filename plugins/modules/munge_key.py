@@ -61,7 +61,7 @@ EXAMPLES = r"""
 RETURN = r"""
 key:
   description: The key in base64. In check mode on a machine without a key it is one that was not kept.
-  returned: success
+  returned: when O(key) was not given
   type: str
   sample: VALUE_SPECIFIED_IN_NO_LOG_PARAMETER
 """
@@ -112,7 +112,9 @@ def main() -> None:
     if path.exists() and not (changed and module.check_mode):
         attributes = module.load_file_common_arguments({**module.params, "mode": "0400"}, path=str(path))
         changed = module.set_fs_attributes_if_different(attributes, changed)
-    module.exit_json(changed=changed, key=_munge_key.encode(wanted))
+    # Ansible hides what was given wherever it appears in a result, so only an own key can be returned.
+    result = {} if module.params["key"] else {"key": _munge_key.encode(wanted)}
+    module.exit_json(changed=changed, **result)
 
 
 if __name__ == "__main__":

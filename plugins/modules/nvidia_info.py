@@ -39,6 +39,13 @@ options:
       - Whether to return every supported pair of clocks, some hundred per GPU, besides the best one.
     type: bool
     default: false
+  topology:
+    description:
+      - Whether to return how GPUs and adapters are linked, which takes a second start of nvidia-smi.
+      - Inside a Slurm job or another cpuset the driver shows fewer CPUs or none. Virtual machines may hide the
+        NUMA node of a GPU.
+    type: bool
+    default: false
   timeout:
     description:
       - Seconds after which nvidia-smi is killed.
@@ -73,6 +80,22 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+topology:
+  description: With O(topology=true), the matrix of C(nvidia-smi topo -m).
+  returned: always; null where not asked for, and where there is none, with the reason in RV(notes)
+  type: dict
+  contains:
+    gpus:
+      description:
+        - One entry for each GPU. C(index), C(name), C(links) (a word such as V(NV18), V(PIX), V(NODE), V(SYS)
+          for each other device), C(cpus) and C(numa_nodes) (lists such as V(0-47,96-143), Linux CPU numbers),
+          C(gpu_numa_node).
+      type: list
+      elements: dict
+    nics:
+      description: One entry for each adapter. C(name), C(device) (such as V(mlx5_0)), C(links).
+      type: list
+      elements: dict
 available:
   description: Whether the driver answers and shows at least one GPU.
   returned: always
@@ -230,6 +253,7 @@ def result(report: Report, supported_clocks: bool = False) -> dict[str, t.Any]:
         "lost": report.lost,
         "notes": report.notes,
         "gpus": [_gpu(gpu, supported_clocks) for gpu in report.gpus],
+        "topology": None,
     }
 
 
@@ -239,6 +263,13 @@ def absent(error: NvidiaSmiError) -> dict[str, t.Any]:
         driver_version=None, cuda_version=None, attached=None, gpus=[], lost=error.lost, notes=[], source=""
     )
     return {**result(nothing), "reason": str(error), "kind": error.kind}
+
+
+def _add_topology(smi: NvidiaSmi, answer: dict[str, t.Any]) -> None:
+    try:
+        answer["topology"] = smi.topology()
+    except NvidiaSmiError as exc:
+        answer["notes"] = [*answer["notes"], str(exc)]
 
 
 def _gpu(gpu: dict[str, t.Any], supported_clocks: bool) -> dict[str, t.Any]:
@@ -257,6 +288,7 @@ def main() -> None:
             "executable": {"type": "path", "default": "nvidia-smi"},
             "missing_ok": {"type": "bool", "default": False},
             "supported_clocks": {"type": "bool", "default": False},
+            "topology": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 60},
         },
         supports_check_mode=True,
@@ -266,6 +298,8 @@ def main() -> None:
     smi = NvidiaSmi(bounded_runner(module.params["timeout"]), module.params["executable"])
     try:
         answer = result(smi.read(), module.params["supported_clocks"])
+        if module.params["topology"]:
+            _add_topology(smi, answer)
     except NvidiaSmiError as exc:
         answer = absent(exc)
         if not module.params["missing_ok"]:

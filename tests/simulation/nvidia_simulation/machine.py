@@ -30,7 +30,7 @@ class Machine:
     """What the configuration describes, and the settings that earlier calls left behind."""
 
     def __init__(self, config: dict[str, t.Any], state: dict[str, t.Any]) -> None:
-        self.config = config
+        self.config = {**_from_record(config), **config}
         self.state = state
         self.faults: dict[str, t.Any] = config.get("faults") or {}
         self.driver = str(config.get("driver", "580.159.04"))
@@ -121,13 +121,16 @@ class Gpu:
             "memory.reserved": "616",
             "memory.used": "0",
             "memory.free": str(total - 616),
-            "pcie.link.gen.current": "5",
-            "pcie.link.gen.max": "5",
+            "pcie.link.gen.current": self._pcie_generation(),
+            "pcie.link.gen.max": self._pcie_generation(),
             "pcie.link.width.current": "16",
             "pcie.link.width.max": "16",
             "fabric.state": "Completed" if machine.model["architecture"] == "Hopper" else "N/A",
             "fabric.status": "Success" if machine.model["architecture"] == "Hopper" else "N/A",
         }
+
+    def _pcie_generation(self) -> str:
+        return str((self.machine.config.get("gpus") or {}).get("pcie_generation", 5))
 
     def _clocks(self) -> dict[str, str]:
         machine = self.machine
@@ -228,12 +231,38 @@ def with_unit(field: str, value: str) -> str:
     return f"{value} {unit}"
 
 
+def _from_record(config: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Take addresses, affinity and adapters from a catalogue record, if the configuration is one."""
+    topology = config.get("topology") or []
+    cpus = config.get("cpus") or {}
+    cores = cpus.get("sockets", 1) * cpus.get("cores_per_socket", 4) * cpus.get("threads_per_core", 1)
+    share = max(1, cores // int(config.get("numa_nodes", 1)))
+    found: dict[str, t.Any] = {
+        "affinity": [
+            {"cpus": f"{gpu['numa_node'] * share}-{(gpu['numa_node'] + 1) * share - 1}", "numa": str(gpu["numa_node"])}
+            for gpu in topology
+        ],
+        "nics": [
+            {"device": gpu["hca"], "numa": str(gpu["numa_node"]), "gpu": gpu["index"]}
+            for gpu in topology
+            if gpu.get("hca")
+        ],
+    }
+    if topology and all(gpu.get("pci") for gpu in topology):
+        found["pci"] = [gpu["pci"] for gpu in topology]
+    if "nvlinks" in (config.get("gpus") or {}):
+        found["nvlink"] = config["gpus"]["nvlinks"]
+    return found
+
+
 def _model(gpus: dict[str, t.Any]) -> dict[str, t.Any]:
     wanted = str(gpus.get("model", "H100")).upper()
     if "A100" in wanted and "40" in wanted + str(gpus.get("memory_mib", "")) and "80" not in wanted:
         return MODELS["A100-40"]
     if "A100" in wanted and ("PCIE" in wanted or (gpus.get("clocks") or {}).get("memory") == 1512):
         return MODELS["A100-PCIE"]
+    if "V100" in wanted and (gpus.get("clocks") or {}).get("graphics") == 1380:
+        return MODELS["V100-PCIE"]
     if "H100" in wanted and "NVL" in wanted:
         return MODELS["H100-NVL"]
     for key, model in MODELS.items():
@@ -245,7 +274,7 @@ def _model(gpus: dict[str, t.Any]) -> dict[str, t.Any]:
 def _supported(gpus: dict[str, t.Any], model: dict[str, t.Any]) -> dict[int, tuple[float, float, float]]:
     if "supported" in gpus:
         return {int(memory): tuple(steps) for memory, steps in gpus["supported"].items()}  # type: ignore[misc]
-    table = dict(model["supported"])
+    table = {int(memory): tuple(steps) for memory, steps in model["supported"].items()}
     clocks = gpus.get("clocks") or {}
     if "memory" in clocks and int(clocks["memory"]) not in table:
         table = {int(clocks["memory"]): table[max(table)]}

@@ -182,12 +182,8 @@ def _ecc_tree(machine: Machine, values: dict[str, str], since: str) -> Tree:
         return values[f"ecc.errors.{kind}.{since}.{place}"]
 
     if machine.major < 550:
-        return [
-            (f"{place}_{kind}", cell(kind, place))
-            for place in ("sram", "dram")
-            for kind in ("correctable", "uncorrectable")
-            for kind in [kind.replace("able", "ed")]
-        ]
+        names = {"correctable": "corrected", "uncorrectable": "uncorrected"}
+        return [(f"{place}_{word}", cell(names[word], place)) for place in ("sram", "dram") for word in names]
     return [
         ("sram_correctable", cell("corrected", "sram")),
         ("sram_uncorrectable_parity", cell("uncorrected", "sram")),

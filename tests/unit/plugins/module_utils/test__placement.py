@@ -77,7 +77,7 @@ def test_numbers_below_one_are_refused(tasks: int, threads: int | None) -> None:
     [
         ("Standard_ND96asr_v4", 8, 13, "want 104 CPUs, Standard_ND96asr_v4 has 96: use at most 12 threads"),
         ("DGX_H100", 8, 20, "more than the 112 cores: two threads will share a core"),
-        ("Standard_ND96asr_v4", 8, 6, "48 of 96 cores stay idle; 12 threads per task would use them"),
+        ("Standard_ND96asr_v4", 8, 6, "6 threads per task leave cores beside the GPUs idle; 12 would use them"),
         ("Standard_ND96asr_v4", 16, None, "16 tasks share 8 GPUs"),
         ("Standard_ND96asr_v4", 12, None, "12 tasks are not a multiple of 8 GPUs"),
         ("Standard_ND96asr_v4", 3, None, "3 tasks cannot share 8 GPUs evenly"),

@@ -1,0 +1,64 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Return the topology file for NCCL of a machine."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nccl_build
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+
+DOCUMENTATION = r"""
+name: nccl_topology
+author: HPC AI Infrastructure Team (@hpcai)
+version_added: 0.1.0
+short_description: Return the topology file for NCCL of a machine
+description:
+  - NUMA nodes with their CPUs, GPUs and adapters with their PCI addresses, and the switches between them, as NCCL reads
+    them from the file that E(NCCL_TOPO_FILE) names. NVLink is left out, since NCCL finds it by itself.
+  - The text is read again by the rules of NCCL before it is returned.
+  - Fails if the record does not have the PCI addresses of its GPUs.
+options:
+  _input:
+    description: A hardware record, as P(hpcai.gpucluster.vm_size#filter) returns it.
+    type: dict
+    required: true
+seealso:
+  - plugin: hpcai.gpucluster.vm_size
+    plugin_type: filter
+  - module: hpcai.gpucluster.nccl_topology
+"""
+
+EXAMPLES = r"""
+- name: Show the file
+  ansible.builtin.debug:
+    msg: "{{ 'Standard_ND96asr_v4' | hpcai.gpucluster.vm_size | hpcai.gpucluster.nccl_topology }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The text of the file.
+  type: str
+"""
+
+
+def nccl_topology(record: t.Any) -> str:
+    """Return the topology file for NCCL of a machine."""
+    try:
+        return _nccl_build.from_record(_catalogue.checked(record, "hpcai.gpucluster.nccl_topology"))
+    except _catalogue.CatalogueError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
+    except _nccl_build.TopologyError as exc:
+        raise AnsibleFilterError(f"hpcai.gpucluster.nccl_topology: {exc}") from exc
+
+
+class FilterModule:
+    """Offer the filter to Ansible."""
+
+    def filters(self) -> dict[str, t.Any]:
+        """Return the filters by name."""
+        return {"nccl_topology": nccl_topology}

@@ -1,0 +1,67 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+The file nccl.conf, by the strict grammar of NCCL.
+
+A line is NAME=value from the first column to the last: no export, no blanks around the sign, no quotes, no comment at
+the end. NCCL takes what stands there as it is, so that a quote or a carriage return becomes a part of the value.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+_NAME = re.compile(r"NCCL_[A-Z0-9_]+")
+_VALUE = re.compile(r"[!-\"$-~]*")  # printable, neither a blank nor a hash sign
+_QUOTES = "\"'"
+
+
+def problems(settings: t.Any) -> list[str]:
+    """Return what cannot stand in nccl.conf, each with what to write instead."""
+    if not hasattr(settings, "items"):
+        return [f"the settings of NCCL must be a mapping, not {type(settings).__name__}"]
+    return [text for name, value in settings.items() for text in _setting(str(name), value)]
+
+
+def render(settings: dict[str, t.Any]) -> str:
+    """Return the lines of nccl.conf; raises ValueError if something cannot stand there."""
+    wrong = problems(settings)
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return "".join(f"{name}={value}\n" for name, value in sorted(settings.items()))
+
+
+def file_problems(text: str) -> list[str]:
+    """Return what NCCL would not understand, or understand otherwise, in the text of a file."""
+    found: list[str] = []
+    seen: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line or line.startswith("#"):
+            continue
+        name, sign, value = line.partition("=")
+        if not sign:
+            found.append(f"line {number}: {line!r} has no '='")
+            continue
+        found.extend(f"line {number}: {problem}" for problem in _setting(name, value))
+        if name in seen:
+            found.append(f"line {number}: {name} is already in line {seen[name]}, and the first counts")
+        seen.setdefault(name, number)
+    return found
+
+
+def _setting(name: str, value: t.Any) -> list[str]:
+    if not _NAME.fullmatch(name):
+        return [f"{name!r} is no name of a variable of NCCL, such as NCCL_DEBUG, from the first column on"]
+    if isinstance(value, bool):
+        return [f"{name} is {value}, NCCL wants a number: write {int(value)}"]
+    if not isinstance(value, (str, int, float)):
+        return [f"{name} is {value!r}, it must be a text or a number"]
+    if not _VALUE.fullmatch(str(value)):
+        return [f"{name} is {value!r}: a value has no blanks, no '#', no line ends and plain characters only"]
+    if set(_QUOTES) & set(str(value)):
+        return [f"{name} is {value!r}: NCCL takes the quotes for a part of the value, leave them out"]
+    return []

@@ -1,0 +1,273 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write, generate or check the topology file that NCCL reads."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nccl_topology
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+version_added: 0.1.0
+short_description: Write, generate or check the topology file that NCCL reads
+description:
+  - Generates the file from a hardware record or from the running machine (PCI tree, NUMA nodes, processor), or takes
+    a text.
+  - Judges the text as NCCL itself does, and for what NCCL takes without a word to the harm of every job.
+    A text that NCCL would refuse, ignore or use wrongly is never written.
+  - Compares it with the machine. A file of another kind of machine, none of whose GPUs is there, is refused; a machine
+    that shows no GPU at all says nothing.
+  - Writes atomically, and keeps the file that was there. A link in its place is replaced by a file.
+  - The Ethernet adapter that Azure calls accelerated networking is no adapter for NCCL, and is left out.
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+  - ansible.builtin.files
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  path:
+    description: The file, on the machine. Its directory must be there.
+    type: path
+    required: true
+  state:
+    description:
+      - V(present) writes the file.
+      - V(checked) judges the file that is there and changes nothing. It fails where V(present) would refuse to write.
+    type: str
+    choices: [present, checked]
+    default: present
+  record:
+    description: Hardware record to generate from, as P(hpcai.gpucluster.vm_size#filter) returns it.
+    type: dict
+  content:
+    description: Text to write as it is, if it is right.
+    type: str
+  machine_check:
+    description:
+      - What to do where file and machine differ.
+      - V(fail) fails on any difference, V(warn) warns of it but still refuses the file of another kind of machine,
+        V(skip) does not look.
+    type: str
+    choices: [fail, warn, skip]
+    default: warn
+  gpus_per_bridge:
+    description:
+      - Only when generating from the machine. A virtual machine does not show the PCI switches between its devices;
+        this many GPUs, and an equal share of the adapters of their NUMA node, are put below one.
+      - V(0) writes what the machine shows.
+    type: int
+    default: 0
+  exclude:
+    description: PCI addresses such as V(0101:00:00.0) that are not for NCCL.
+    type: list
+    elements: str
+    default: []
+  backup:
+    description: Whether to keep a copy, with the time in its name, of a file that is replaced.
+    type: bool
+    default: true
+  mode:
+    default: "0644"
+  sysfs:
+    description: Where sysfs is. Another place is for tests and for images of machines.
+    type: path
+    default: /sys
+  procfs:
+    description: Where procfs is.
+    type: path
+    default: /proc
+seealso:
+  - plugin: hpcai.gpucluster.nccl_topology
+    plugin_type: filter
+  - name: Environment variables of NCCL
+    description: What NCCL says about E(NCCL_TOPO_FILE).
+    link: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
+"""
+
+EXAMPLES = r"""
+- name: Install the file of a VM size
+  hpcai.gpucluster.nccl_topology:
+    path: /opt/microsoft/ndv4/topo.xml
+    record: "{{ 'Standard_ND96asr_v4' | hpcai.gpucluster.vm_size }}"
+
+- name: Generate it from the machine, with two GPUs behind each PCI switch
+  hpcai.gpucluster.nccl_topology:
+    path: /opt/gpucluster/nccl/topo.xml
+    gpus_per_bridge: 2
+
+- name: Check a file that somebody else installed
+  hpcai.gpucluster.nccl_topology:
+    path: /opt/microsoft/ndv5-topo.xml
+    state: checked
+    machine_check: fail
+"""
+
+RETURN = r"""
+path:
+  description: The file.
+  returned: always
+  type: str
+content:
+  description: Text of the file, as it is or would be.
+  returned: success
+  type: str
+gpus:
+  description: PCI addresses of the GPUs that the file names.
+  returned: success
+  type: list
+  elements: str
+  sample: ["0001:00:00.0", "0002:00:00.0"]
+notes:
+  description: Oddities of the file without harm that is known.
+  returned: success
+  type: list
+  elements: str
+differences:
+  description: Where file and machine differ.
+  returned: success
+  type: list
+  elements: str
+backup_file:
+  description: The copy of the file that was replaced.
+  returned: changed and there was one
+  type: str
+"""
+
+import tempfile
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _machine, _nccl_build, _nccl_compare, _nccl_judge
+
+
+class RefusedError(Exception):
+    """The text must not be used; the message says why and what to do."""
+
+
+def wanted(params: dict[str, t.Any], machine: _machine.Machine) -> bytes:
+    """Return the text to judge: that of the file there, of the task, of a record or of the machine."""
+    if params["state"] == "checked":
+        try:
+            return Path(params["path"]).read_bytes()
+        except OSError as exc:
+            raise RefusedError(
+                f"NCCL would ignore {params['path']} without an error, it cannot be read: {exc}"
+            ) from exc
+    if params["content"] is not None:
+        return str(params["content"]).encode()
+    try:
+        if params["record"]:
+            return _nccl_build.from_record(params["record"]).encode()
+        return _nccl_build.from_machine(machine, params["gpus_per_bridge"], params["exclude"]).encode()
+    except _nccl_build.TopologyError as exc:
+        raise RefusedError(str(exc)) from exc
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as exc:
+        raise RefusedError(f"record is not of the form that the filter vm_size returns: {exc!r}") from exc
+
+
+def judged(text: bytes, params: dict[str, t.Any], machine: _machine.Machine) -> dict[str, t.Any]:
+    """Return what is to be told about a text; raises RefusedError if it must not be used."""
+    verdict = _nccl_judge.judge(text.decode("latin-1"))
+    wrong = verdict.of(_nccl_judge.FATAL, _nccl_judge.IGNORED, _nccl_judge.FAULT)
+    if wrong or verdict.system is None:
+        raise RefusedError(f"{params['path']}: not a topology that NCCL would use rightly: {'; '.join(wrong)}")
+    difference = _nccl_compare.Difference([], False)
+    if params["machine_check"] != "skip":
+        difference = _nccl_compare.compare(verdict.system, machine, params["exclude"])
+    if difference.foreign:
+        raise RefusedError(
+            f"{params['path']}: this is the topology of another kind of machine, none of its GPUs is here: "
+            f"{'; '.join(difference.texts)}. Give the record of this machine, or machine_check=skip"
+        )
+    if difference.texts and params["machine_check"] == "fail":
+        raise RefusedError(f"{params['path']}: file and machine differ: {'; '.join(difference.texts)}")
+    devices = _nccl_judge.devices(verdict.system)
+    return {
+        "changed": False,
+        "gpus": sorted(bus for bus, (pci, _cpu) in devices.items() if _nccl_judge.is_gpu(pci)),
+        "notes": verdict.of(_nccl_judge.NOTE),
+        "differences": difference.texts,
+    }
+
+
+def write(module: AnsibleModule, path: str, text: bytes) -> dict[str, t.Any]:
+    """Bring the file to the text and the wanted rights, and describe what changed."""
+    target = Path(path)
+    try:
+        before = target.read_bytes() if target.exists() else None
+    except OSError as exc:
+        raise RefusedError(f"cannot read {path}: {exc}") from exc
+    changed = before != text or target.is_symlink()
+    result: dict[str, t.Any] = {
+        "diff": {
+            "before_header": path,
+            "after_header": path,
+            "before": (before or b"").decode("utf-8", "replace"),
+            "after": text.decode(),
+        }
+    }
+    if changed and not module.check_mode:
+        result.update(_replace(module, target, text, before is not None))
+    arguments = module.load_file_common_arguments(module.params, path=path)
+    if target.exists():
+        changed = module.set_fs_attributes_if_different(arguments, changed)
+    result["changed"] = changed
+    return result
+
+
+def _replace(module: AnsibleModule, target: Path, text: bytes, there: bool) -> dict[str, t.Any]:
+    if not target.parent.is_dir():
+        raise RefusedError(f"the directory {target.parent} is not there: make it first")
+    result = {}
+    if there and module.params["backup"]:
+        result["backup_file"] = module.backup_local(str(target))
+    with tempfile.NamedTemporaryFile(dir=module.tmpdir, delete=False) as temporary:
+        temporary.write(text)
+    module.atomic_move(temporary.name, str(target))
+    return result
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "state": {"type": "str", "choices": ["present", "checked"], "default": "present"},
+            "record": {"type": "dict"},
+            "content": {"type": "str"},
+            "machine_check": {"type": "str", "choices": ["fail", "warn", "skip"], "default": "warn"},
+            "gpus_per_bridge": {"type": "int", "default": 0},
+            "exclude": {"type": "list", "elements": "str", "default": []},
+            "backup": {"type": "bool", "default": True},
+            "mode": {"type": "raw", "default": "0644"},
+            "sysfs": {"type": "path", "default": "/sys"},
+            "procfs": {"type": "path", "default": "/proc"},
+        },
+        mutually_exclusive=[("record", "content")],
+        add_file_common_args=True,
+        supports_check_mode=True,
+    )
+    params = module.params
+    machine = _machine.read(params["sysfs"], params["procfs"])
+    try:
+        text = wanted(params, machine)
+        result = judged(text, params, machine)
+        if params["state"] == "present":
+            result.update(write(module, params["path"], text))
+    except RefusedError as exc:
+        module.fail_json(msg=str(exc), path=params["path"])
+    for difference in result["differences"]:
+        module.warn(f"{params['path']}: {difference}")
+    module.exit_json(path=params["path"], content=text.decode("utf-8", "replace"), **result)
+
+
+if __name__ == "__main__":
+    main()

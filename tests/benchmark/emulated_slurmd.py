@@ -1,0 +1,234 @@
+#!/usr/bin/env python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""
+Start many slurmd on this one machine and measure the controller: start, reconfigure, and a job over all of them.
+
+Runs as root on a machine with slurmctld, slurmd and the standard library of Python, nothing else. slurm.conf has to
+name the nodes to emulate, all at this machine and each at a port of its own, with spool folder, log and PID file by
+node name:
+
+  NodeName=emu[1-500] NodeAddr=127.0.0.1 Port=[20001-20500] CPUs=1
+  SlurmdSpoolDir=/var/spool/slurmd.%n
+  SlurmdPidFile=/run/slurmd.%n.pid
+  SlurmdLogFile=/var/log/slurm/slurmd.%n.log
+
+Slurm has to be built with --enable-multiple-slurmd: all of them share one munged, and only such a build takes a
+credential that another slurmd of the machine has seen. Debian's own packages are; for those of role slurm it is
+slurm_configure_options. What the script started, it ends.
+
+Use it on a quiet machine. A job over all nodes starts one slurmstepd for each at once: 100 nodes took 8 s on two
+cores that were busy otherwise, 500 nodes keep such a machine busy for minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+# Memory of one slurmd with one step, and its threads: 3 MiB, 12 threads and 8 MiB of slurmstepd were measured on Slurm
+# 24.11.5. A quarter of the free memory is kept.
+MIB_OF_SLURMD = 12
+THREADS_OF_SLURMD = 20
+PIDS_MAX = (Path("/sys/fs/cgroup/pids/pids.max"), Path("/sys/fs/cgroup/pids.max"))
+GONE = re.compile(r"down|unk|drain|fail|inval|\*")
+
+
+class BenchmarkError(Exception):
+    """The machine is not what the benchmark needs."""
+
+
+def call(*arguments: str, timeout: float = 600) -> str:
+    """Run a command of Slurm and return what it prints."""
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=timeout)
+    if done.returncode:
+        raise BenchmarkError(f"{' '.join(arguments)} exited {done.returncode}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def check() -> str:
+    """Return the version of a controller that fits, or say what is wrong."""
+    config = call("scontrol", "show", "config")
+    if not re.search(r"MULTIPLE_SLURMD\s*=\s*(?i:yes|true|1)", config):
+        raise BenchmarkError("this Slurm is not built with --enable-multiple-slurmd")
+    for key in ("SlurmdSpoolDir", "SlurmdPidFile"):
+        if "%n" not in (found := re.search(rf"{key}\s*=\s*(\S+)", config) or [""])[0]:
+            raise BenchmarkError(f"{key} of slurm.conf has no %n, so that many slurmd would share it: {found[0]}")
+    return (re.search(r"SLURM_VERSION\s*=\s*(\S+)", config) or ["", "?"])[1]
+
+
+def nodes(prefix: str, count: int) -> list[str]:
+    """Return the names of the first nodes of slurm.conf that begin with the prefix."""
+    names = call("sinfo", "-h", "-a", "-N", "-o", "%N").split()
+    found = sorted(dict.fromkeys(name for name in names if name.startswith(prefix)), key=lambda name: (len(name), name))
+    if not found:
+        raise BenchmarkError(f"slurm.conf has no node whose name begins with {prefix!r}")
+    return found[:count]
+
+
+def affordable(count: int) -> int:
+    """Return how many slurmd the free memory allows."""
+    text = Path("/proc/meminfo").read_text(encoding="utf-8")
+    free = int((re.search(r"MemAvailable:\s+(\d+)", text) or ["", "0"])[1]) // 1024
+    return min(count, max(1, int(free * 0.75) // MIB_OF_SLURMD))
+
+
+def allow_threads(count: int) -> None:
+    """Lift the limit of processes and threads of a container where it is too low."""
+    for path in filter(Path.exists, PIDS_MAX):
+        limit = path.read_text(encoding="utf-8").strip()
+        if limit == "max" or int(limit) >= count * THREADS_OF_SLURMD:
+            continue
+        try:
+            path.write_text("max", encoding="utf-8")
+        except OSError as exc:
+            raise BenchmarkError(
+                f"{path} allows {limit} processes and threads, {count} slurmd need {count * THREADS_OF_SLURMD}; "
+                "make the container with --pids-limit=-1"
+            ) from exc
+
+
+def states(names: t.Sequence[str]) -> dict[str, str]:
+    """Return the states of nodes."""
+    wanted = set(names)
+    lines = call("sinfo", "-h", "-a", "-N", "-o", "%N %t").splitlines()
+    return {name: state for name, state in (line.split() for line in lines) if name in wanted}
+
+
+def wait_idle(names: t.Sequence[str], timeout: float) -> None:
+    """Wait until every node is idle."""
+    deadline = time.monotonic() + timeout
+    while (busy := {name: state for name, state in states(names).items() if state != "idle"}) or not names:
+        if time.monotonic() > deadline:
+            example = next(iter(busy))
+            raise BenchmarkError(
+                f"{len(busy)} of {len(names)} nodes are not idle after {timeout} s: {example} {busy[example]}"
+            )
+        time.sleep(0.5)
+
+
+def started(names: t.Sequence[str]) -> dict[str, str]:
+    """Return when slurmd of each node started, as slurmctld heard."""
+    text = call("scontrol", "-o", "show", "node")
+    times = dict(re.findall(r"NodeName=(\S+).*?SlurmdStartTime=(\S+)", text))
+    return {name: times.get(name, "None") for name in names}
+
+
+def wait_restarted(names: t.Sequence[str], before: t.Mapping[str, str], timeout: float) -> None:
+    """Wait until every slurmd has registered anew."""
+    deadline = time.monotonic() + timeout
+    while same := [name for name, stamp in started(names).items() if stamp == before[name]]:
+        if time.monotonic() > deadline:
+            raise BenchmarkError(f"{len(same)} slurmd did not register after the reconfigure, such as {same[0]}")
+        time.sleep(0.5)
+
+
+def start(names: t.Sequence[str], executable: str) -> list[subprocess.Popen[bytes]]:
+    """Start one slurmd in the foreground for each node."""
+    spool = (re.search(r"SlurmdSpoolDir\s*=\s*(\S+)", call("scontrol", "show", "config")) or ["", ""])[1]
+    running = []
+    for name in names:
+        Path(spool.replace("%n", name)).mkdir(mode=0o755, parents=True, exist_ok=True)
+        command = [executable, "-D", "-N", name]
+        running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    return running
+
+
+def stop(running: t.Sequence[subprocess.Popen[bytes]]) -> None:
+    """End every slurmd that this script started."""
+    for process in running:
+        process.terminate()
+    for process in running:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=30)
+        if process.poll() is None:
+            process.kill()
+
+
+def memory(running: t.Sequence[subprocess.Popen[bytes]]) -> tuple[int, int]:
+    """Return the memory of all slurmd in MiB, shared pages counted once, and the number of their threads."""
+    kib = threads = 0
+    for process in running:
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="utf-8")
+            kib += int((re.search(r"^Pss:\s+(\d+)", text, re.MULTILINE) or ["", "0"])[1])
+            threads += len(os.listdir(f"/proc/{process.pid}/task"))  # noqa: PTH208 (only counted)
+    return kib // 1024, threads
+
+
+def measure(names: t.Sequence[str], executable: str, timeout: float) -> dict[str, t.Any]:
+    """Return the times of everything, in seconds."""
+    result: dict[str, t.Any] = {"nodes": len(names)}
+    begin = time.monotonic()
+    running = start(names, executable)
+    try:
+        result["start_processes"] = time.monotonic() - begin
+        wait_idle(names, timeout)
+        result["start_to_all_idle"] = time.monotonic() - begin
+        result["slurmd_memory_mib"], result["slurmd_threads"] = memory(running)
+        for step in (1, 2):
+            begin = time.monotonic()
+            job = ["srun", f"--nodes={len(names)}", "--ntasks-per-node=1", "--mpi=none", "--nodelist", ",".join(names)]
+            hosts = call(*job, "printenv", "SLURMD_NODENAME", timeout=timeout).split()
+            result[f"job_over_all_{step}"] = time.monotonic() - begin
+            if sorted(hosts) != sorted(names):
+                raise BenchmarkError(f"a job over {len(names)} nodes ran on {len(set(hosts))} of them")
+            wait_idle(names, timeout)
+        before = started(names)
+        time.sleep(1)  # the stamps are whole seconds
+        begin = time.monotonic()
+        call("scontrol", "reconfigure", timeout=timeout)
+        result["reconfigure_command"] = time.monotonic() - begin
+        wait_restarted(names, before, timeout)
+        wait_idle(names, timeout)
+        result["reconfigure_to_all_registered"] = time.monotonic() - begin
+    finally:
+        stop(running)
+    return result
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--nodes", type=int, default=500, help="number of slurmd at most; free memory may allow fewer (500)"
+    )
+    parser.add_argument("--prefix", default="emu", help="what the names of the nodes begin with (emu)")
+    parser.add_argument("--slurmd", default="/usr/sbin/slurmd", help="the slurmd command (/usr/sbin/slurmd)")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds that each step may take (600)")
+    parser.add_argument("--nice", type=int, default=15, help="niceness of everything that is started (15)")
+    parser.add_argument("--json", type=Path, help="file to write the figures to")
+    arguments = parser.parse_args()
+    # Whoever ends the script ends what it started; and hundreds of slurmd do not take the machine from others.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
+    os.nice(arguments.nice)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, hard), hard))
+    try:
+        version = check()
+        names = nodes(arguments.prefix, affordable(arguments.nodes))
+        allow_threads(len(names))
+        result = {"slurm": version, "cpus": os.cpu_count(), **measure(names, arguments.slurmd, arguments.timeout)}
+    except (BenchmarkError, subprocess.TimeoutExpired) as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    for name, value in result.items():
+        print(f"{name:<32} {value:.2f} s" if isinstance(value, float) else f"{name:<32} {value}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+#!/usr/bin/env python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""
+Time from an inventory to slurm.conf, gres.conf and topology.conf for many nodes, without a machine.
+
+Prints a table, writes JSON with --json, and fails where a step takes longer than its budget. The texts are rendered
+twice: by Ansible's templating with the variables of the playbooks and of role slurm, as a run of site.yml does, and by
+the bare functions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+import typing as t
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUDGET = 1.0
+SIZES = ("Standard_ND96isr_H100_v5", "Standard_ND96amsr_A100_v4")
+HOSTS_OF_LEAF = 32
+HOSTS_OF_SPINE = 512
+
+
+def collections() -> None:
+    """Let Python and Ansible find the collection in this checkout."""
+    path = ROOT / ".collections"
+    os.environ.setdefault("ANSIBLE_COLLECTIONS_PATH", str(path))
+    sys.path.insert(0, os.environ["ANSIBLE_COLLECTIONS_PATH"].split(":")[0])
+    from ansible.plugins.loader import init_plugin_loader
+
+    init_plugin_loader([])  # before anything of the collection is imported
+
+
+class Watch:
+    """Seconds of each step."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, t.Any]] = []
+
+    def __call__(self, name: str, budget: float | None, step: t.Callable[[], t.Any]) -> t.Any:
+        """Run a step and note how long it took."""
+        start = time.process_time()  # what others do on the machine does not count
+        result = step()
+        seconds = time.process_time() - start
+        lines = result.count("\n") if isinstance(result, str) else None
+        self.rows.append({"step": name, "seconds": round(seconds, 3), "budget": budget, "lines": lines})
+        return result
+
+    def total(self, name: str, budget: float, steps: t.Sequence[str]) -> None:
+        """Add the sum of steps."""
+        seconds = sum(row["seconds"] for row in self.rows if row["step"] in steps)
+        self.rows.append({"step": name, "seconds": round(seconds, 3), "budget": budget, "lines": None})
+
+    def late(self) -> list[dict[str, t.Any]]:
+        """Return the steps that took longer than their budget."""
+        return [row for row in self.rows if row["budget"] and row["seconds"] > row["budget"]]
+
+
+def inventory_text(count: int) -> str:
+    """Return an inventory of so many nodes of two sizes, with a place for each."""
+    half = count // 2
+    groups = ((1, half, SIZES[0]), (half + 1, count, SIZES[1]))
+    lines = ["[slurm_controller]", "control", "[slurm_compute:children]", "size0", "size1"]
+    for number, (first, last, size) in enumerate(groups):
+        lines += [f"[size{number}]", f"gpu[{first}:{last}]", f"[size{number}:vars]", f"gpucluster_vm_size={size}"]
+    return "\n".join(lines) + "\n"
+
+
+def place(number: int) -> str:
+    """Return the switches of one node."""
+    return f"spine{(number - 1) // HOSTS_OF_SPINE}/leaf{(number - 1) // HOSTS_OF_LEAF}"
+
+
+def bare(watch: Watch, count: int) -> None:
+    """Render with nothing but the functions."""
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import (
+        _slurm_action,
+        _slurm_check,
+        _slurm_conf,
+        _slurm_hostlist,
+        _slurm_topology,
+    )
+
+    names = [f"gpu{number}" for number in range(1, count + 1)]
+    places = {f"gpu{number}": place(number) for number in range(1, count + 1)}
+    nodes = [{"NodeName": names, "CPUs": 96, "RealMemory": 1900000, "Gres": "gpu:h100:8"}]
+    lines = _slurm_conf.collect(nodes, [], [{"PartitionName": "batch", "Nodes": "ALL"}])
+    config = {"ClusterName": "bench", "GresTypes": ["gpu"]}
+    gpus = dict.fromkeys(names, 8)
+    text = watch("slurm.conf, functions", BUDGET, lambda: _slurm_conf.render(config, lines))
+    watch("topology.conf, functions", BUDGET, lambda: _slurm_topology.render(places, "tree", known=names))
+    cluster = _slurm_check.Cluster(config, lines, gpus=gpus)
+    found = watch("problems of slurm.conf, functions", BUDGET, lambda: _slurm_check.problems(cluster))
+    before = text.replace(_slurm_hostlist.compress(names), _slurm_hostlist.compress(names[:-1]))
+    act = watch(
+        "action for one more node, functions", BUDGET, lambda: _slurm_action.action(before, text, "slurm.conf", "26.05")
+    )
+    if found or act["reasons"] != [f"nodes added: gpu{count}"]:
+        raise SystemExit(f"the functions are wrong: {found} {act}")
+
+
+def templated(watch: Watch, count: int, work: Path) -> None:
+    """Render as a run of site.yml does, with the variables of the playbooks and of the role."""
+    from ansible.inventory.manager import InventoryManager
+    from ansible.parsing.dataloader import DataLoader
+    from ansible.template import Templar, trust_as_template
+    from ansible.vars.hostvars import HostVars
+    from ansible.vars.manager import VariableManager
+
+    loader = DataLoader()
+    path = work / "bench.ini"
+    path.write_text(inventory_text(count), encoding="utf-8")
+    inventory = watch("read the inventory", None, lambda: InventoryManager(loader=loader, sources=[str(path)]))
+    manager = VariableManager(loader=loader, inventory=inventory)
+    variables: dict[str, t.Any] = {}
+    for file in ("playbooks/vars/cluster.yml", "roles/slurm/defaults/main.yml", "roles/slurm/vars/main.yml"):
+        variables |= loader.load_from_file(str(ROOT / file), trusted_as_template=True)
+    variables |= manager.get_vars(host=inventory.get_host("control"))
+    variables["hostvars"] = HostVars(inventory, manager, loader)
+    variables["slurm_database"] = "control"
+    variables["__places"] = {f"gpu{number}": place(number) for number in range(1, count + 1)}
+    templar = Templar(loader=loader, variables=variables)
+
+    def render(expression: str) -> t.Any:
+        return templar.template(trust_as_template("{{ " + expression + " }}"))
+
+    watch("slurm.conf from the inventory on, templated", None, lambda: render("__slurm_text_slurm_conf"))
+    variables["slurm_nodes"] = watch("group the nodes by hardware, templated", None, lambda: render("slurm_nodes"))
+    templar.available_variables = variables
+    texts = {"slurm.conf": "__slurm_text_slurm_conf", "gres.conf": "__slurm_text_gres_conf"}
+    texts["topology.conf"] = "__places | hpcai.gpucluster.slurm_topology('tree', known=gpucluster_slurm_computes)"
+    for name, expression in texts.items():
+        text = watch(f"{name}, templated", BUDGET, lambda expression=expression: render(expression))  # type: ignore[misc]
+        if not isinstance(text, str) or "[1-" not in text:
+            raise SystemExit(f"{name} is wrong: {text}")
+    watch.total("slurm.conf, gres.conf and topology.conf, templated", BUDGET, [f"{name}, templated" for name in texts])
+
+
+def main() -> int:
+    """Measure, print and judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=10_000, help="number of nodes (10000)")
+    parser.add_argument("--json", type=Path, help="file to write the figures to")
+    arguments = parser.parse_args()
+    collections()
+    watch = Watch()
+    bare(watch, arguments.nodes)
+    with tempfile.TemporaryDirectory() as work:
+        templated(watch, arguments.nodes, Path(work))
+    print(f"{arguments.nodes} nodes")
+    for row in watch.rows:
+        limit = f"{row['budget']:.1f}" if row["budget"] else "-"
+        print(f"{row['step']:<55} {row['seconds']:>8.3f} s  budget {limit:>4}  lines {row['lines'] or '-'}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"nodes": arguments.nodes, "steps": watch.rows}, indent=2) + "\n")
+    for row in watch.late():
+        print(f"over budget: {row['step']}: {row['seconds']} s, {row['budget']} s allowed", file=sys.stderr)
+    return 1 if watch.late() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

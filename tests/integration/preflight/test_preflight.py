@@ -1,0 +1,127 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Wrong input is refused before any machine is touched: the machines of these inventories do not exist."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[3]
+ALICE = {"name": "alice", "uid": 2001}
+
+
+def _inventory(**variables: t.Any) -> dict[str, t.Any]:
+    hosts = {name: {"ansible_host": "127.0.0.1", "ansible_port": 1} for name in ("head", "gpu1", "gpu2")}
+    return {
+        "all": {
+            "hosts": hosts,
+            "vars": {"gpucluster_vm_size": "lab", **variables},
+            "children": {
+                "slurm_controller": {"hosts": {"head": {}}},
+                "slurm_compute": {"hosts": {"gpu1": {}, "gpu2": {}}},
+            },
+        }
+    }
+
+
+def _run(tmp_path: Path, inventory: dict[str, t.Any], playbook: str = "site.yml") -> tuple[int, str]:
+    path = tmp_path / "inventory.json"
+    path.write_text(json.dumps(inventory), encoding="utf-8")
+    environment = os.environ | {
+        "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
+        "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(path), playbook]
+    done = subprocess.run(
+        command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.returncode, re.sub(r"\s+", " ", done.stdout + done.stderr)
+
+
+def _two_controllers(**variables: t.Any) -> dict[str, t.Any]:
+    inventory = _inventory(**variables)
+    inventory["all"]["children"]["slurm_controller"]["hosts"]["gpu2"] = {}
+    del inventory["all"]["children"]["slurm_compute"]["hosts"]["gpu2"]
+    return inventory
+
+
+def _no_controller() -> dict[str, t.Any]:
+    inventory = _inventory()
+    inventory["all"]["children"]["slurm_controller"]["hosts"] = {}
+    return inventory
+
+
+def _controller_that_computes() -> dict[str, t.Any]:
+    inventory = _inventory()
+    inventory["all"]["children"]["slurm_compute"]["hosts"]["head"] = {}
+    return inventory
+
+
+CASES = {
+    "two users with one uid": (
+        _inventory(users_accounts=[ALICE, {"name": "bob", "uid": 2001}]),
+        "users_accounts: uid 2001 belongs to alice and bob",
+    ),
+    "an unknown VM size": (
+        _inventory(gpucluster_vm_size="Standard_ND96_typo"),
+        "gpucluster_vm_size: unknown VM size .{1,2}Standard_ND96_typo.{1,2}; known sizes: DGX_A100",
+    ),
+    "no controller": (_no_controller(), "slurm_controllers is empty"),
+    "two controllers without shared state": (
+        _two_controllers(),
+        "slurm_controllers has head, gpu2, but slurm_state_dir",
+    ),
+    "a controller that computes": (_controller_that_computes(), "head is both a controller and a compute node"),
+    "no checksum": (
+        _inventory(slurm_version="25.05.1"),
+        "slurm_source_checksum is .*; it has to be algorithm:digest of https://download.schedmd.com",
+    ),
+    "an unknown key": (_inventory(slurm_config={"KillWiat": 30}), "unknown key .KillWiat.; did you mean KillWait"),
+    "a partition of unknown nodes": (
+        _inventory(slurm_partitions=[{"PartitionName": "batch", "Nodes": "gpu[1-9]"}]),
+        "gpu3",
+    ),
+    "a wrong type": (_inventory(slurm_user_uid="many"), "slurm_user_uid"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_wrong_input_is_refused_and_no_machine_is_touched(case: str, tmp_path: Path) -> None:
+    inventory, message = CASES[case]
+
+    code, output = _run(tmp_path, inventory)
+
+    assert code != 0
+    assert re.search(message, output), output[-3000:]
+    assert "UNREACHABLE" not in output
+
+
+def test_right_input_passes(tmp_path: Path) -> None:
+    code, output = _run(tmp_path, _inventory(users_accounts=[ALICE]), "playbooks/preflight.yml")
+
+    assert code == 0, output[-3000:]
+
+
+def test_shared_state_allows_two_controllers(tmp_path: Path) -> None:
+    inventory = _two_controllers(slurm_state_directory="/shared/slurm")
+
+    assert _run(tmp_path, inventory, "playbooks/preflight.yml")[0] == 0
+
+
+def test_older_group_names_are_understood(tmp_path: Path) -> None:
+    inventory = _inventory()
+    children = inventory["all"]["children"]
+    children["slurm-master"] = children.pop("slurm_controller")
+    children["slurm-node"] = children.pop("slurm_compute")
+
+    assert _run(tmp_path, inventory, "playbooks/preflight.yml")[0] == 0

@@ -1,0 +1,30 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.gpucluster.plugins.filter.account_names import account_names
+
+USERS = [
+    {"name": "alice", "uid": 2001},
+    {"username": "bob", "name": "Bob", "uid": 2002},
+    {"name": "carol", "uid": 2003, "key_pair": False},
+    {"name": "dan", "state": "absent", "remove_home": True},
+]
+
+
+def test_present_users_take_a_pair() -> None:
+    assert account_names(USERS, "key_pair") == ["alice", "bob"]
+
+
+def test_users_that_go_with_their_home() -> None:
+    assert account_names(USERS, "purged") == ["dan"]
+    assert account_names(["eve", {"username": "bob", "remove": True}], "purged", removed=True) == ["bob"]
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(AnsibleFilterError, match="allowed: key_pair or purged"):
+        account_names(USERS, "all")
