@@ -172,8 +172,8 @@ def _topology(record: Mapping[str, t.Any]) -> Params:
                 devices[gpu[key]] = gpu["numa_node"]
     nccl = record.get("nccl") or {}
     family = nccl.get("family")
-    path = f"/opt/microsoft/{family}/topo.xml" if nccl.get("topology_file") and family else None
-    return {"path": path, "devices": devices or None}
+    path = f"/opt/microsoft/{family}-topo.xml" if family else "/opt/gpucluster/nccl/topo.xml"
+    return {"path": path if nccl.get("topology_file") else None, "devices": devices or None}
 
 
 def _fail(record: Mapping[str, t.Any], name: str) -> t.Any:

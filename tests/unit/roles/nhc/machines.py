@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.filter.nccl_topology import nccl_topology
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue, _health
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check import checks, nvidia_smi
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.machine import Machine, Space
@@ -180,9 +181,9 @@ def files(size: dict[str, t.Any]) -> dict[str, str]:
         found.update(adapter_files(adapter, "InfiniBand", size["infiniband"]["rate_gbps"]))
     if "accelerated_network" in size:
         found.update(adapter_files(size["accelerated_network"]["device"], "Ethernet", 100))
-    path, devices = (_health.expectations(size)["checks"]["nccl_topology"][key] for key in ("path", "devices"))
+    path = _health.expectations(size)["checks"]["nccl_topology"]["path"]
     if path:
-        found[path] = topology(devices or {})
+        found[path] = nccl_topology(size)  # what the role nccl writes
     return found
 
 
@@ -193,22 +194,6 @@ def adapter_files(adapter: str, layer: str, rate: int) -> dict[str, str]:
     names = ("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_xmit_discards")
     values.update({f"counters/{name}": "0" for name in names})
     return {f"{folder}/{name}": f"{value}\n" for name, value in values.items()}
-
-
-def topology(devices: dict[str, int]) -> str:
-    """Return a topology file in the form that NCCL reads."""
-    lines = ['<system version="1">']
-    for numa in sorted(set(devices.values())):
-        lines.append(
-            f'  <cpu numaid="{numa}" affinity="ff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">'
-        )
-        lines += [
-            f'    <pci busid="{busid}" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"/>'
-            for busid, node in devices.items()
-            if node == numa
-        ]
-        lines.append("  </cpu>")
-    return "\n".join([*lines, "</system>"]) + "\n"
 
 
 def healthy(size: str) -> FakeMachine:

@@ -27,7 +27,7 @@ if t.TYPE_CHECKING:
 
 SIZE = "standard_nd96isr_h100_v5"
 PORT = "/sys/class/infiniband/mlx5_ib2/ports/1"
-TOPOLOGY = "/opt/microsoft/ndv5/topo.xml"
+TOPOLOGY = "/opt/microsoft/ndv5-topo.xml"
 
 
 def _file(path: str, text: str) -> Fault:

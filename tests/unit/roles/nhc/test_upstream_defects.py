@@ -137,7 +137,7 @@ def test_persistence_is_what_the_gpu_says(words: str, status: str) -> None:
 
 # azure_hw_topology_check.nhc sees only self-closing elements, and passes a file that has none.
 def test_topology_elements_with_children_are_seen() -> None:
-    path = "/opt/microsoft/ndv5/topo.xml"
+    path = "/opt/microsoft/ndv5-topo.xml"
 
     def open_elements(machine: machines.FakeMachine) -> None:
         machine.files[path] = machine.files[path].replace('link_width="16"/>', 'link_width="16"></pci>')
