@@ -107,6 +107,8 @@ class Smi:
         self.links = gpus.get("nvlinks") or 0
         self.link_errors: dict[tuple[int, int], int] = {}
         self.processes = ""
+        self.remember = False  # for thousands of rounds: answer as before until something changes
+        self.answers: dict[tuple[str, ...], Result] = {}
         self.config: dict[str, t.Any] = {"gpus": gpus, "persistence": True, "driver": "580.159.04", "values": {}}
         addresses = [gpu["pci"] for gpu in record["topology"] if gpu.get("pci")]
         if len(addresses) == gpus["count"]:
@@ -124,7 +126,14 @@ class Smi:
         self.config["values"]["*"] = everywhere
         self.config.update(settings)
 
-    def __call__(self, argv: Sequence[str], _stdin: str) -> Result:
+    def __call__(self, argv: Sequence[str], stdin: str) -> Result:
+        key = tuple(argv)
+        if not self.remember or key not in self.answers:
+            self.answers[key] = self.answer(argv, stdin)
+        return self.answers[key]
+
+    def answer(self, argv: Sequence[str], _stdin: str) -> Result:
+        """Answer one call."""
         count = self.config["gpus"]["count"]
         if "nvlink" in argv:
             word = "Replay Errors" if "-e" in argv else ""
@@ -218,7 +227,8 @@ def age(machine: FakeMachine, dice: random.Random) -> None:
     machine.clock += dice.uniform(250, 350)
     smi = t.cast("Smi", machine.tools["nvidia-smi"])
     count = smi.config["gpus"]["count"]
-    if count:
+    if count and dice.random() < 0.3:
+        smi.answers.clear()
         gpu = dice.randrange(count)
         smi.shows(
             gpu,
@@ -231,7 +241,7 @@ def age(machine: FakeMachine, dice: random.Random) -> None:
                 ["0x0000000000000000", "0x0000000000000001", "0x0000000000000004"]
             ),
         )
-        if smi.links:
+        if smi.links and dice.random() < 0.3:
             smi.link_errors[gpu, dice.randrange(smi.links)] = dice.randint(0, 20)
         if dice.random() < 0.05:
             machine.log.append(f"4,99,{int(machine.clock * 1e6)},-;NVRM: Xid (PCI:0001:00:00): 31, pid=12, name=python")

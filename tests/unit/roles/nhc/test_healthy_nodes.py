@@ -5,20 +5,25 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
+import typing as t
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check import nvidia_smi
 from ansible_collections.hpcai.gpucluster.tests.unit.roles.nhc import machines
 
 ROUNDS = 1000
 
 
 @pytest.mark.parametrize("size", machines.SIZES)
-def test_thousand_rounds_on_a_healthy_node_drain_nothing(size: str) -> None:
+def test_thousand_rounds_on_a_healthy_node_drain_nothing(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = machines.expectations(size)
     machine = machines.healthy(size)
+    t.cast("machines.Smi", machine.tools["nvidia-smi"]).remember = True
+    monkeypatch.setattr(nvidia_smi, "_link_lines", functools.lru_cache(nvidia_smi._link_lines))
     dice = random.Random(size)
     remembered: dict[str, dict[str, object]] = {}
 
