@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from .process import DONE, MISSING
-from .verdict import NotRunError, UnhealthyError, UnknownError, listing, tidy
+from .verdict import ExplainedError, NotRunError, UnhealthyError, UnknownError, listing, tidy
 
 if t.TYPE_CHECKING:
     from .machine import Machine
@@ -168,13 +168,13 @@ def processes(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> lis
 
 def links(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> dict[int, dict[int, str]]:
     """Return what `nvidia-smi nvlink -s` says about each link of each GPU: a rate or <inactive>."""
-    text = _answer(machine.run([tool, "nvlink", "-s"], timeout), tool, timeout)
+    text = _nvlink(machine, "-s", timeout, tool)
     return {gpu: dict(found) for gpu, found in _link_lines(text, tool).items()}
 
 
 def link_errors(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> dict[str, int]:
     """Return the error counters of every link by "GPU n link m name"."""
-    text = _answer(machine.run([tool, "nvlink", "-e"], timeout), tool, timeout)
+    text = _nvlink(machine, "-e", timeout, tool)
     counters = {}
     for gpu, found in _link_lines(text, tool).items():
         for link, words in found:
@@ -200,8 +200,15 @@ def _answer(result: t.Any, tool: str, timeout: float) -> str:
     return str(result.out)
 
 
+def _nvlink(machine: Machine, option: str, timeout: float, tool: str) -> str:
+    try:
+        return _answer(machine.run([tool, "nvlink", option], timeout), tool, timeout)
+    except UnhealthyError as exc:
+        raise ExplainedError(f"{exc} (gpu_count judges that)") from exc
+
+
 def _has_rows(text: str) -> bool:
-    return any(line.count(",") > 1 for line in text.splitlines())
+    return any(line.count(",") > 1 or line.startswith("GPU ") for line in text.splitlines())
 
 
 def _cells(line: str, fields: t.Sequence[str]) -> dict[str, str]:
@@ -223,6 +230,8 @@ def _link_lines(text: str, tool: str) -> dict[int, list[tuple[int, str]]]:
     found: dict[int, list[tuple[int, str]]] = {}
     gpu = None
     for line in text.splitlines():
+        if line.startswith((_LOST_LINE, _WARNING_LINE)):
+            continue
         link = _LINK_LINE.match(line) if gpu is not None else None
         head = None if link else _LINK_GPU.match(line)
         if link and gpu is not None:

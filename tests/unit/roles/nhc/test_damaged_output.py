@@ -195,16 +195,18 @@ def test_what_gpu_count_judges_is_no_fault_of_other_checks() -> None:
     machine = machines.healthy(SIZE)
     smi = t.cast("machines.Smi", machine.tools["nvidia-smi"])
     config = machines.expectations(SIZE)
-    names = [name for name in config["checks"] if name.startswith("gpu_")]
+    names = [name for name in config["checks"] if name.startswith("gpu_") or name == "nvlink"]
     remembered: dict[str, dict[str, t.Any]] = {}
-    for faults in ({"requires_reset": [3]}, {"no_driver": True}):
+    for faults in ({"requires_reset": [3]}, {"no_driver": True}, {"lost_gpus": [3]}, {"missing_gpus": [0]}):
         smi.config["faults"] = faults
         for _round in range(5):
             machine.clock += 60
             verdicts = machines.judge(machine, config, remembered, names)
 
         assert [name for name, verdict in verdicts.items() if verdict.status == "unhealthy"] == ["gpu_count"]
-        assert verdicts["gpu_ecc"].status == "unknown"
+        assert verdicts["gpu_ecc"].status == (
+            "healthy" if "reset" not in str(faults) and "driver" not in str(faults) else "unknown"
+        )
 
 
 def test_a_tool_that_hangs_becomes_a_fault_when_it_stays_silent() -> None:
