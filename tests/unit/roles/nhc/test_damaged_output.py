@@ -89,6 +89,10 @@ def test_a_sick_gpu_is_never_hidden_by_damage(how: Callable[[str], str], rc: int
     assert all(verdict.reason.isprintable() and len(verdict.reason) < 400 for verdict in verdicts.values())
 
 
+def _links(text: str) -> object:
+    return nvidia_smi.links(machines.FakeMachine({}, {"nvidia-smi": machines.says(text)}), 1)
+
+
 PARSERS: dict[str, tuple[str, Callable[[str], object]]] = {
     "meminfo": (
         "MemTotal:       263856 kB\nMemFree:          24 kB\n",
@@ -127,12 +131,8 @@ PARSERS: dict[str, tuple[str, Callable[[str], object]]] = {
         "NodeName=a\n   State=IDLE+DRAIN Weight=1\n   Reason=NHC: memory: x [root@2026-01-01T00:00:00]\n",
         marker.node,
     ),
-    "nvlink": ("GPU 0: NVIDIA H200 (UUID: GPU-1)\n\t Link 0: 26.562 GB/s\n", lambda text: _links(text)),
+    "nvlink": ("GPU 0: NVIDIA H200 (UUID: GPU-1)\n\t Link 0: 26.562 GB/s\n", _links),
 }
-
-
-def _links(text: str) -> object:
-    return nvidia_smi.links(machines.FakeMachine({}, {"nvidia-smi": machines.says(text)}), 1)
 
 
 @pytest.mark.parametrize("name", PARSERS)
