@@ -102,7 +102,7 @@ def test_a_hang_and_a_missing_program_are_answers_too() -> None:
     assert caught.value.kind == "timeout"
     with pytest.raises(NvidiaSmiError, match="install the NVIDIA driver") as caught:
         NvidiaSmi(missing).read()
-    assert caught.value.kind == "no_driver"
+    assert caught.value.kind == "not_installed"
 
 
 DONE = "All done.\n"
