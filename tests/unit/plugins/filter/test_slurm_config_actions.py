@@ -13,7 +13,10 @@ AFTER = {"slurm.conf": "NodeName=gpu[1-2] CPUs=8\n", "topology.conf": "SwitchNam
 
 
 def test_every_wanted_file_has_its_action() -> None:
-    assert [entry["action"] for entry in slurm_config_actions(BEFORE, AFTER, "24.11.5")] == ["reconfigure", "reconfigure"]
+    assert [entry["action"] for entry in slurm_config_actions(BEFORE, AFTER, "24.11.5")] == [
+        "reconfigure",
+        "reconfigure",
+    ]
 
 
 @pytest.mark.parametrize(("drained", "risk"), [([], True), (["gpu2"], True), (["gpu3"], False)])
