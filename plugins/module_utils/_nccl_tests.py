@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Read what the programs of nccl-tests print, in every form since 2.0.
+"""
+Read what the programs of nccl-tests print, in every form since 2.0.
 
 The columns between type and time depend on the program and its age, so the numbers are taken from the right.
 The average that the programs print depends on the range of sizes; what counts is the bus bandwidth at the largest size.
@@ -48,7 +49,7 @@ class Side(t.NamedTuple):
     time: float
     algbw: float
     busbw: float
-    wrong: t.Optional[float]
+    wrong: float | None
 
 
 class Row(t.NamedTuple):
@@ -57,8 +58,8 @@ class Row(t.NamedTuple):
     size: int
     count: int
     type: str
-    redop: t.Optional[str]
-    root: t.Optional[int]
+    redop: str | None
+    root: int | None
     out_of_place: Side
     in_place: Side
 
@@ -66,27 +67,27 @@ class Row(t.NamedTuple):
 class Report(t.NamedTuple):
     """Everything that one run of a program said."""
 
-    version: t.Optional[str]
-    nccl: t.Optional[str]
+    version: str | None
+    nccl: str | None
     ranks: list[dict[str, t.Any]]
     rows: list[Row]
     checked: bool
-    out_of_bounds: t.Optional[float]
-    out_of_bounds_ok: t.Optional[bool]
-    average: t.Optional[float]
-    average_ok: t.Optional[bool]
-    reduced_to: t.Optional[int]
+    out_of_bounds: float | None
+    out_of_bounds_ok: bool | None
+    average: float | None
+    average_ok: bool | None
+    reduced_to: int | None
     errors: list[str]
     complete: bool
 
     @property
-    def largest(self) -> t.Optional[int]:
+    def largest(self) -> int | None:
         """The largest size that was measured, in bytes."""
         return max((row.size for row in self.rows), default=None)
 
     @property
-    def busbw(self) -> t.Optional[float]:
-        """Bus bandwidth out of place at the largest size, in GB/s; the median if that size was measured several times."""
+    def busbw(self) -> float | None:
+        """Bus bandwidth out of place at the largest size in GB/s; the median of several rows of that size."""
         values = [row.out_of_place.busbw for row in self.rows if row.size == self.largest]
         return statistics.median(values) if values else None
 
@@ -149,7 +150,7 @@ def parse_json(text: str) -> Report:
     )
 
 
-def problem(report: Report, code: int = 0) -> t.Optional[str]:
+def problem(report: Report, code: int = 0) -> str | None:
     """Return why a run does not count as a measurement, or None if it does."""
     if report.out_of_bounds_ok is False:
         return f"wrong results: {report.out_of_bounds:g} values out of bounds"
@@ -178,7 +179,7 @@ def nccl_version(number: int) -> str:
     return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
 
 
-def _summary(lines: list[str], pattern: re.Pattern[str]) -> tuple[t.Optional[float], t.Optional[bool]]:
+def _summary(lines: list[str], pattern: re.Pattern[str]) -> tuple[float | None, bool | None]:
     """Return number and word of a summary line."""
     match = next(filter(None, map(pattern.search, lines)), None)
     if not match or not _NUMBER.match(match.group(1)):
@@ -197,7 +198,7 @@ def _rank(match: re.Match[str]) -> dict[str, t.Any]:
     }
 
 
-def _row(line: str) -> t.Optional[Row]:
+def _row(line: str) -> Row | None:
     """Return a line of the table, or None for any other line and for a row that was cut."""
     match = _ROW.match(_STAMP.sub("", line))
     if not match:
@@ -220,7 +221,7 @@ def _split(token: str) -> list[str]:
     return [part for part in _TOUCHING.sub(lambda match: match.group(0) + " ", token).split(" ") if part]
 
 
-def _side(tokens: list[str]) -> t.Optional[Side]:
+def _side(tokens: list[str]) -> Side | None:
     """Return one half of a row."""
     if not all(_NUMBER.match(token) for token in tokens[:3]) or not (_NUMBER.match(tokens[3]) or tokens[3] == "N/A"):
         return None
@@ -228,7 +229,7 @@ def _side(tokens: list[str]) -> t.Optional[Side]:
     return Side(time, algbw, busbw, None if tokens[3] == "N/A" else float(tokens[3]))
 
 
-def _between(tokens: list[str]) -> tuple[t.Optional[str], t.Optional[int]]:
+def _between(tokens: list[str]) -> tuple[str | None, int | None]:
     """Return reduction and root from the columns that only some programs have."""
     words = [token for token in tokens if not _NUMBER.match(token)]
     numbers = [token for token in tokens if _NUMBER.match(token)]
@@ -244,6 +245,6 @@ def _json_row(item: dict[str, t.Any]) -> Row:
     return Row(item["size"], item["count"], item["type"], item["redop"], int(item["root"]), sides[0], sides[1])
 
 
-def _word(word: t.Optional[str]) -> t.Optional[bool]:
+def _word(word: str | None) -> bool | None:
     """Return what the words of the JSON file mean."""
     return {"true": True, "false": False}.get(word or "")

@@ -9,9 +9,10 @@ import statistics
 from pathlib import Path
 
 import pytest
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nccl_tests
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nccl_tests
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/nccl_tests"
 ALL = sorted(FIXTURES.rglob("*.txt"), key=str)
