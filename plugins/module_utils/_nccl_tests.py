@@ -26,7 +26,7 @@ _TOUCHING = re.compile(r"\d+\.\d\d(?=\d)")
 _BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\S+)\s*(OK|FAILED)?")
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)\s*(OK|FAILED)?")
 _RANK = re.compile(r"#\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)\s+\[(\S+)\]\s+(.*)$")
-_VERSION = re.compile(r"#\s*(?:nccl-tests|gpucluster-mpi) version\s+(\S+)(?:.*nccl-library=(\d+))?")
+_VERSION = re.compile(r"#\s*(?:nccl-tests|gpucluster-mpi) version\s+([\w.]+)(?:.*nccl-library=(\d+))?")
 _REDUCED = re.compile(r"#\s*Reducing maxBytes to (\d+)")
 _ERROR = re.compile(r"(?:Test (?:NCCL|CUDA|MPI) failure|: Test failure|srun: error:|slurmstepd: error:|NCCL WARN)")
 
