@@ -6,8 +6,9 @@
 """
 Clean up when the module is told to stop, or when nobody waits for its answer any more.
 
-Ansible tells a module nothing when the user presses Ctrl-C or the connection breaks: the process on the host goes on. What
-it can notice is that nobody reads its standard output any longer, and that a process between it and the ssh daemon is gone.
+Ansible tells a module nothing when the user presses Ctrl-C or the connection breaks: the process on the host goes on.
+What it can notice is that nobody reads its standard output any longer, and that a process between it and the ssh daemon
+is gone.
 """
 
 from __future__ import annotations

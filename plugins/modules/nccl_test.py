@@ -14,13 +14,15 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Runs programs of nccl-tests, or any program with their arguments and their table, on groups of nodes, and returns the numbers.
+  - Runs programs of nccl-tests, or any program with their arguments and their table, on groups of nodes, and
+    returns the numbers.
   - All groups are measured inside one allocation. Groups that share no node are measured at the same time.
-  - The figure of a measurement is the bus bandwidth out of place at the largest size, not the average over all sizes, which depends
-    on the range of sizes.
-  - A measurement that failed, hung, was cut or gave wrong results is returned with V(failed) in its RV(results[].state) and
-    no bandwidth. The module itself fails only if there is no allocation.
-  - The output of every age of nccl-tests since 2.0 is understood, with the prefixes of mpirun and srun, and between lines of NCCL.
+  - The figure of a measurement is the bus bandwidth out of place at the largest size, not the average over all
+    sizes, which depends on the range of sizes.
+  - A measurement that failed, hung, was cut or gave wrong results is returned with V(failed) in its
+    RV(results[].state) and no bandwidth. The module itself fails only if there is no allocation.
+  - The output of every age of nccl-tests since 2.0 is understood, with the prefixes of mpirun and srun, and between
+    lines of NCCL.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._slurm_allocation

@@ -14,8 +14,8 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Returns versions of kernel, NVIDIA driver, OFED, Slurm and NCCL, whether the clock is kept right, whether mounts are there and
-    answer, and how users resolve.
+  - Returns versions of kernel, NVIDIA driver, OFED, Slurm and NCCL, whether the clock is kept right, whether mounts
+    are there and answer, and how users resolve.
   - It judges nothing; see P(hpcai.gpucluster.preflight_checks#filter).
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -50,7 +50,7 @@ versions:
   type: dict
   sample: {kernel: 6.12.43, driver: 580.159.04, ofed: null, slurm: 24.11.5, nccl: 2.28.9}
 clock:
-  description: Whether the clock is synchronized (null if unknown), its offset in seconds (null if unknown), and who says so.
+  description: Whether the clock is synchronized, its offset in seconds (both null if unknown), and who says so.
   returned: always
   type: dict
 mounts:

@@ -16,8 +16,8 @@ author:
 description:
   - Submits a job, waits for it within bounds, and returns its exit status and output.
   - A job that does not start is cancelled, and the error says in words why Slurm held it.
-  - Jobs that the module submitted and still waits for are cancelled when the module is interrupted, also when the connection
-    to the host breaks, and Slurm's own O(time_limit) ends them in any case.
+  - Jobs that the module submitted and still waits for are cancelled when the module is interrupted, also when the
+    connection to the host breaks, and Slurm's own O(time_limit) ends them in any case.
   - A O(command) runs attached, so that its output comes back through Slurm and no folder needs to be shared.
     A O(script) is a batch job like any other.
 extends_documentation_fragment:
@@ -48,8 +48,8 @@ options:
     elements: str
   each_node:
     description:
-      - Whether O(command) is run on each node by itself, at the same time, with one result per node. A node that fails or hangs
-        then does not hide the others.
+      - Whether O(command) is run on each node by itself, at the same time, with one result per node. A node
+        that fails or hangs then does not hide the others.
     type: bool
     default: false
   script:

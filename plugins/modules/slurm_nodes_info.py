@@ -15,7 +15,8 @@ author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Returns every node with its state, and which nodes fit what is asked for.
-  - Fails with the reason if there is no such partition or node, if nothing is idle, or if fewer nodes are idle than asked for.
+  - Fails with the reason if there is no such partition or node, if nothing is idle, or if fewer nodes are idle than
+    asked for.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._attributes.info_module
