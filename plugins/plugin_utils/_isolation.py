@@ -63,10 +63,23 @@ def lower_bound(nodes: int, bad: int) -> int:
     return math.ceil(math.log2(math.comb(nodes, bad))) if nodes >= bad else 0
 
 
-def know(nodes: t.Sequence[str], observations: t.Sequence[Observation], minimum: float) -> Knowledge:
-    """Return what follows from the observations; a group measured several times counts with its median."""
+def know(
+    nodes: t.Sequence[str],
+    observations: t.Sequence[Observation],
+    minimum: float,
+    many: float | None = None,
+) -> Knowledge:
+    """
+    Return what follows from the observations; a group measured several times counts with its median.
+
+    O(minimum) in GB/s holds for pairs, and O(many), where it is given, for larger groups.
+    """
     measured = _measured(nodes, observations)
-    short = [group for group, values in measured.items() if _level(values) < minimum]
+    short = [
+        group
+        for group, values in measured.items()
+        if _level(values) < (many if many is not None and len(group) > 2 else minimum)
+    ]
     good = {node for group in measured if group not in short for node in group}
     cores = {group: group - good for group in short}
     bad = {
@@ -91,6 +104,7 @@ def next_groups(
     observations: t.Sequence[Observation],
     minimum: float,
     *,
+    many: float | None = None,
     repeats: int = 2,
 ) -> list[tuple[str, ...]]:
     """
@@ -100,7 +114,7 @@ def next_groups(
     nodes together is measured as often as C(repeats) says, a bad node with different partners, before it is named.
     """
     order = {node: place for place, node in enumerate(nodes)}
-    state = know(nodes, observations, minimum)
+    state = know(nodes, observations, minimum, many)
     measured = _measured(nodes, observations)
     plan = _Plan(order, state.good)
     for core in state.suspects:
@@ -120,13 +134,16 @@ def verdict(
     observations: t.Sequence[Observation],
     minimum: float,
     *,
+    many: float | None = None,
     repeats: int = 2,
 ) -> dict[str, t.Any]:
     """Return the outcome: bad nodes and links with their evidence and how sure it is."""
-    state = know(nodes, observations, minimum)
+    state = know(nodes, observations, minimum, many)
     measured = _measured(nodes, observations)
-    levels = [_level(values) for group, values in measured.items() if group <= state.good and _level(values) >= minimum]
-    usual = statistics.median(levels) if levels else None
+    levels = [_level(values) for group, values in measured.items() if len(group) == 2 and group <= state.good]
+    usual = (
+        statistics.median(level for level in levels if level >= minimum) if max(levels, default=0) >= minimum else None
+    )
     noise = _noise([values for values in measured.values() if len(values) > 1])
     return {
         "good": sorted(state.good, key=list(nodes).index),
@@ -143,7 +160,7 @@ def verdict(
         "usual": usual,
         "minimum": minimum,
         "jobs": len(observations),
-        "complete": not next_groups(nodes, observations, minimum, repeats=repeats),
+        "complete": not next_groups(nodes, observations, minimum, many=many, repeats=repeats),
     }
 
 
@@ -251,8 +268,7 @@ def _finding(name: str, values: t.Sequence[float], usual: float | None, noise: f
     """Return one finding with its evidence."""
     level = _level(values)
     gap = None if not usual else 1 - level / usual
-    if len(values) < repeats or gap is None:
-        sure = "low"
-    else:
-        sure = "high" if gap > 3 * noise and max(values) - min(values) <= gap * usual / 2 else "medium"  # type: ignore[operator]
+    sure = "low"
+    if usual and gap is not None and len(values) >= repeats:
+        sure = "high" if gap > 3 * noise and max(values) - min(values) <= gap * usual / 2 else "medium"
     return {"name": name, "measured": level, "samples": list(values), "below_usual": gap, "confidence": sure}

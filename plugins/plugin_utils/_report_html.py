@@ -144,7 +144,8 @@ def _nodes(report: t.Mapping[str, t.Any]) -> str:
     mine = [item for item in report["checks"] if item["node"]]
     if not mine:
         return ""
-    columns = {item["check"]: item["title"] for item in mine}
+    named = sorted(mine, key=lambda item: not item["check"].startswith("isolation"))
+    columns = {item["check"]: item["title"] for item in named}
     cells: dict[str, dict[str, t.Mapping[str, t.Any]]] = {}
     for item in mine:
         cells.setdefault(item["node"], {})[item["check"]] = item

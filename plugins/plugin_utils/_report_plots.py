@@ -55,7 +55,7 @@ def curves(title: str, lines: t.Sequence[t.Mapping[str, t.Any]], expected: float
     axes.xaxis.set_major_formatter(lambda value, _position: size(value))
     axes.set_xlabel("message size")
     axes.set_ylabel("bus bandwidth, GB/s")
-    axes.set_title(title, loc="left")
+    axes.set_title(title, loc="left", color=_INK)
     axes.grid(alpha=0.25, color=_INK)
     return _svg(figure, title)
 
@@ -87,7 +87,7 @@ def heat_map(
     bar.ax.tick_params(colors=_INK)
     if minimum:
         bar.ax.axhline(minimum, color=_BAD, linewidth=2)
-    axes.set_title(title, loc="left")
+    axes.set_title(title, loc="left", color=_INK)
     return _svg(figure, title)
 
 
@@ -124,7 +124,6 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     axes.tick_params(colors=_INK)
     axes.xaxis.label.set_color(_INK)
     axes.yaxis.label.set_color(_INK)
-    axes.title.set_color(_INK)
     for spine in axes.spines.values():
         spine.set_color(_INK)
         spine.set_alpha(0.4)
