@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 if t.TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Node(t.NamedTuple):
     answers: bool
     version: str
     gres: str
+    gpus: int
     cpus: int
     reason: str
 
@@ -68,10 +70,16 @@ def parse(text: str) -> list[Node]:
             answers="*" not in state,
             version=version,
             gres="" if gres == "(null)" else gres,
+            gpus=gpus(gres),
             cpus=int(cpus) if cpus.isdigit() else 0,
             reason="" if reason == "none" else reason,
         )
     return list(nodes.values())
+
+
+def gpus(gres: str) -> int:
+    """Return the number of GPUs in a list such as C(gpu:h100:8,nic:2), with or without sockets in brackets."""
+    return sum(int(number) for number in re.findall(r"(?:^|,)gpu:(?:[^,(:]+:)?(\d+)", gres))
 
 
 def select(
@@ -83,12 +91,7 @@ def select(
     busy_too: bool = False,
 ) -> Selection:
     """Return the nodes that a test may take, in Slurm's order."""
-    candidates = [node for node in nodes if partition is None or partition in node.partitions]
-    if not candidates:
-        known = sorted({name for node in nodes for name in node.partitions})
-        raise SelectionError(f"partition {partition!r} is empty or unknown; Slurm knows {', '.join(known) or 'none'}")
-    _refuse_unknown(candidates, nodelist, partition)
-    wanted = [node for node in candidates if not nodelist or node.name in nodelist]
+    wanted = meant(nodes, partition, nodelist)
     selected = [node.name for node in wanted if node.idle or (busy_too and node.busy)]
     if count is not None and len(selected) < count:
         raise SelectionError(f"{count} nodes are asked for, but only {len(selected)} are idle: {_states(wanted)}")
@@ -99,6 +102,16 @@ def select(
         busy=[node.name for node in wanted if node.busy and not busy_too],
         unusable=[node.name for node in wanted if not node.idle and not node.busy],
     )
+
+
+def meant(nodes: Sequence[Node], partition: str | None, nodelist: Sequence[str]) -> list[Node]:
+    """Return the nodes that the user speaks about, in whatever state."""
+    candidates = [node for node in nodes if partition is None or partition in node.partitions]
+    if not candidates:
+        known = sorted({name for node in nodes for name in node.partitions})
+        raise SelectionError(f"partition {partition!r} is empty or unknown; Slurm knows {', '.join(known) or 'none'}")
+    _refuse_unknown(candidates, nodelist, partition)
+    return [node for node in candidates if not nodelist or node.name in nodelist]
 
 
 def _refuse_unknown(candidates: Sequence[Node], nodelist: Sequence[str], partition: str | None) -> None:

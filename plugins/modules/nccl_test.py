@@ -37,24 +37,18 @@ attributes:
     support: N/A
     details: This module measures each time.
 options:
-  tests:
+  groups:
     description:
-      - What to measure.
+      - Names of the nodes of each group. Each operation is measured on each group.
     type: list
-    elements: dict
+    elements: list
     required: true
-    suboptions:
-      nodes:
-        description:
-          - Names of the nodes that take part together.
-        type: list
-        elements: str
-        required: true
-      collective:
-        description:
-          - Name of the operation as nccl-tests writes it.
-        type: str
-        default: all_reduce
+  collectives:
+    description:
+      - Names of the operations as nccl-tests writes them.
+    type: list
+    elements: str
+    default: [all_reduce]
   command:
     description:
       - Program with its first arguments. V({collective}) in it stands for the name of the operation.
@@ -121,7 +115,7 @@ options:
     default: 20
   repeat:
     description:
-      - How often each test is run.
+      - How often each measurement is done.
     type: int
     default: 1
   timeout:
@@ -136,8 +130,7 @@ seealso:
 EXAMPLES = r"""
 - name: Measure all-reduce between two nodes
   hpcai.gpucluster.nccl_test:
-    tests:
-      - {nodes: [gpu1, gpu2]}
+    groups: [[gpu1, gpu2]]
     tasks_per_node: 8
     gpus_per_node: 8
     max_bytes: 8G
@@ -145,9 +138,9 @@ EXAMPLES = r"""
 
 - name: Measure two pairs at the same time, in a container
   hpcai.gpucluster.nccl_test:
-    tests:
-      - {nodes: [gpu1, gpu2]}
-      - {nodes: [gpu3, gpu4]}
+    groups:
+      - [gpu1, gpu2]
+      - [gpu3, gpu4]
     container_image: /shared/images/nccl-tests.sqsh
     command: ["/opt/nccl-tests/{collective}_perf"]
     tasks_per_node: 8
@@ -161,7 +154,7 @@ job_id:
   returned: when something was measured
   type: int
 results:
-  description: One entry per test and repetition, in that order.
+  description: One entry per group, operation and repetition, in that order.
   returned: always
   type: list
   elements: dict
@@ -217,19 +210,25 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nccl_tests, _slurm_job, _slurm_run
 
 
-def steps(params: dict[str, t.Any]) -> list[_slurm_job.Step]:
-    """Return one step per test and repetition."""
+def measurements(params: dict[str, t.Any]) -> list[tuple[list[str], str]]:
+    """Return groups and operations in the order in which they are measured."""
     return [
-        _slurm_job.Step(
-            name=params["name"],
-            nodes=tuple(test["nodes"]),
-            options=tuple(step_options(params, len(test["nodes"]))),
-            command=tuple(program(params, test["collective"])),
-            limit=params["timeout"],
-        )
-        for test in params["tests"]
+        (list(group), collective)
+        for group in params["groups"]
+        for collective in params["collectives"]
         for _ in range(params["repeat"])
     ]
+
+
+def step(params: dict[str, t.Any], nodes: list[str], collective: str) -> _slurm_job.Step:
+    """Return the step of one measurement."""
+    return _slurm_job.Step(
+        name=params["name"],
+        nodes=tuple(nodes),
+        options=tuple(step_options(params, len(nodes))),
+        command=tuple(program(params, collective)),
+        limit=params["timeout"],
+    )
 
 
 def step_options(params: dict[str, t.Any], nodes: int) -> list[str]:
@@ -257,13 +256,13 @@ def program(params: dict[str, t.Any], collective: str) -> list[str]:
     return [*command, *sizes, "-n", str(params["iterations"]), "-c", "1", "-g", "1"]
 
 
-def result(test: dict[str, t.Any], found: _slurm_job.Result) -> dict[str, t.Any]:
+def result(nodes: list[str], collective: str, found: _slurm_job.Result) -> dict[str, t.Any]:
     """Return one measurement."""
     report = _nccl_tests.parse(f"{found.stdout}\n{found.stderr}")
     problem = _nccl_tests.problem(report, found.code)
     return {
-        "nodes": list(test["nodes"]),
-        "collective": test["collective"],
+        "nodes": nodes,
+        "collective": collective,
         "state": "failed" if problem else "ok",
         "message": problem or "",
         "busbw": None if problem else report.busbw,
@@ -280,11 +279,11 @@ def result(test: dict[str, t.Any], found: _slurm_job.Result) -> dict[str, t.Any]
 
 def measure(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
     """Hold the nodes, run all tests, and let the nodes go."""
-    nodes = list(dict.fromkeys(node for test in params["tests"] for node in test["nodes"]))
-    with _slurm_run.allocation(slurm, params, nodes) as job:
-        found = slurm.steps(job.id, steps(params))
-    tests = [test for test in params["tests"] for _ in range(params["repeat"])]
-    return {"changed": False, "job_id": job.id, "results": [result(*pair) for pair in zip(tests, found)]}
+    wanted = measurements(params)
+    names = list(dict.fromkeys(node for nodes, _collective in wanted for node in nodes))
+    with _slurm_run.allocation(slurm, params, names) as job:
+        found = slurm.steps(job.id, [step(params, *item) for item in wanted])
+    return {"changed": False, "job_id": job.id, "results": [result(*item, one) for item, one in zip(wanted, found)]}
 
 
 def main() -> None:
@@ -292,15 +291,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **_slurm_run.ALLOCATION,
-            "tests": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "nodes": {"type": "list", "elements": "str", "required": True},
-                    "collective": {"type": "str", "default": "all_reduce"},
-                },
-            },
+            "groups": {"type": "list", "elements": "list", "required": True},
+            "collectives": {"type": "list", "elements": "str", "default": ["all_reduce"]},
             "command": {"type": "list", "elements": "str", "default": ["{collective}_perf"]},
             "tasks_per_node": {"type": "int", "default": 1},
             "cpus_per_task": {"type": "int"},
@@ -319,7 +311,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if module.check_mode or not module.params["tests"]:
+    if module.check_mode or not module.params["groups"]:
         module.exit_json(changed=False, results=[])
     try:
         found = measure(_slurm_run.slurm(module), module.params)

@@ -81,12 +81,20 @@ nodes:
     gres:
       description: Generic resources.
       type: str
+    gpus:
+      description: Number of GPUs among them.
+      type: int
     cpus:
       description: Number of CPUs.
       type: int
     reason:
       description: Why the node is down or drained.
       type: str
+wanted:
+  description: Names of the nodes of O(partition) and O(nodelist), in whatever state.
+  returned: always
+  type: list
+  elements: str
 selected:
   description: Names of the nodes that a test may take.
   returned: always
@@ -133,15 +141,18 @@ def info(run: Runner, params: dict[str, t.Any]) -> dict[str, t.Any]:
         raise _slurm_nodes.SelectionError(f"sinfo exited {code}: {(err or out).strip()}")
     nodes = _slurm_nodes.parse(out)
     chosen = _slurm_nodes.Selection([], [], [])
+    partition, nodelist = params["partition"] or None, names(run, params["nodelist"])
+    wanted = [node.name for node in _slurm_nodes.meant(nodes, partition, nodelist)]
     if params["select"]:
         chosen = _slurm_nodes.select(
             nodes,
-            partition=params["partition"] or None,
-            nodelist=names(run, params["nodelist"]),
+            partition=partition,
+            nodelist=nodelist,
             count=params["nodes"],
             busy_too=params["busy_too"],
         )
-    return {"nodes": [dict(node._asdict(), partitions=list(node.partitions)) for node in nodes], **chosen._asdict()}
+    listed = [dict(node._asdict(), partitions=list(node.partitions)) for node in nodes]
+    return {"nodes": listed, "wanted": wanted, **chosen._asdict()}
 
 
 def main() -> None:

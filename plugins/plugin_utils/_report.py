@@ -56,6 +56,7 @@ def build(stages: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any
         report["baseline"] = compare(report, baseline)
     report["verdict"] = verdict(report)
     report["summary"] = summary(report)
+    report["worst"] = worst(report)
     return report
 
 
@@ -94,6 +95,14 @@ def summary(report: Report) -> str:
     if skipped:
         parts.append(f"{_count(len(skipped), 'check')} not run")
     return "; ".join(parts)
+
+
+def worst(report: Report, most: int = 10) -> list[str]:
+    """Return what failed in single lines: the named culprits first, then the rest, as far as there is room."""
+    failed = [item for item in report["checks"] if item["status"] == FAIL]
+    failed.sort(key=lambda item: (not item["check"].startswith("isolation"), item["check"] != "stage"))
+    lines = [f"{item['node'] + ': ' if item['node'] else ''}{item['title']}: {item['message']}" for item in failed]
+    return lines[:most] + ([f"and {len(lines) - most} more"] if len(lines) > most else [])
 
 
 def compare(report: Report, baseline: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

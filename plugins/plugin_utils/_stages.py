@@ -88,7 +88,7 @@ def isolate(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
 
 def _preflight(raw: Raw) -> Stage:
     """Return the checks of the nodes and of Slurm's view of them."""
-    facts = raw["facts"]
+    facts = {name: found if found and "versions" in found else None for name, found in raw["facts"].items()}
     versions = {name: found["versions"] for name, found in facts.items() if found}
     return {"checks": _checks.preflight(facts, raw["states"]), "versions": versions}
 
