@@ -36,6 +36,8 @@ class Mpi:
         self.sum = self._symbol("ompi_mpi_op_sum")
         self.max = self._symbol("ompi_mpi_op_max")
         self.call("Init", None, None)
+        # Open MPI 5.0.7 over plain TCP dies in MPI_Init when a message of a faster rank comes too early.
+        time.sleep(1)
         rank, ranks = ctypes.c_int(), ctypes.c_int()
         self.call("Comm_rank", self.world, ctypes.byref(rank))
         self.call("Comm_size", self.world, ctypes.byref(ranks))
@@ -156,7 +158,11 @@ def arguments():
 def main():
     """Run the sweep; rank 0 prints."""
     options = arguments()
-    mpi = Mpi()
+    try:
+        mpi = Mpi()
+    except OSError as error:
+        print(f"{socket.gethostname()}: {error}", file=sys.stderr)
+        return 127
     say = print if mpi.rank == 0 else (lambda *_args, **_kw: None)
     hosts = mpi.gather(f"{os.getpid()} on {socket.gethostname()}")
     say("# gpucluster-mpi version 1: no GPU and no NCCL in this figure, but CPUs and MPI")
