@@ -35,6 +35,7 @@ _REASONS = {
     "JobHeldUser": "its user holds it",
     "JobHoldMaxRequeue": "it was requeued too often",
     "Licenses": "it waits for licences",
+    "Nodes_required_for_job_are_DOWN": "nodes that it needs are down, drained or reserved; 'sinfo -R' says why",
     "NodeDown": "a node that it needs is down",
     "PartitionConfig": "the partition does not allow such a job",
     "PartitionDown": "the partition is down; 'scontrol update partitionname=... state=up' opens it",

@@ -15,7 +15,9 @@ if t.TYPE_CHECKING:
 
 FORMAT = "%N|%R|%T|%v|%G|%c|%E"
 _MARKS = "*~#!%$@^-+"
-_BUSY = {"allocated", "mixed", "completing", "planned"}
+_BUSY = {"allocated", "mixed", "planned"}
+# A node that still cleans up after a job is free in a moment.
+_FREE = {"idle", "completing"}
 
 
 class SelectionError(ValueError):
@@ -38,7 +40,7 @@ class Node(t.NamedTuple):
     @property
     def idle(self) -> bool:
         """Whether nothing runs on the node and something may."""
-        return self.state == "idle" and self.answers
+        return self.state in _FREE and self.answers
 
     @property
     def busy(self) -> bool:

@@ -96,6 +96,10 @@ def _preflight(raw: Raw) -> Stage:
 def _scheduler(raw: Raw) -> Stage:
     """Return the checks of jobs, MPI, accounting and containers."""
     found = _checks.steps(raw["job"], "scheduler.job", "job runs") if raw.get("job") else []
+    found += [
+        _checks.check("scheduler.job", "job runs", _checks.NOT_RUN, "busy with other jobs", node)
+        for node in raw.get("busy") or []
+    ]
     for result in raw.get("mpi") or []:
         status = _checks.PASS if result["state"] == "ok" and result["checked"] else _checks.FAIL
         ranks = (
