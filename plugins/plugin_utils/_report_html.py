@@ -193,7 +193,7 @@ def _measured(item: t.Mapping[str, t.Any]) -> str:
     """Return figure, unit and what was expected."""
     if item.get("measured") is None:
         return ""
-    expected = f" (expected {item['expected']:g})" if item.get("expected") else ""
+    expected = f" (wanted {item['expected']:g})" if item.get("expected") else ""
     return escape(f"{item['measured']:.4g} {item.get('unit', '')}{expected}")
 
 

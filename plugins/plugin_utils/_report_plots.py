@@ -29,25 +29,15 @@ def curves(title: str, lines: t.Sequence[t.Mapping[str, t.Any]], expected: float
     """Return bus bandwidth over message size; O(lines) have C(name), C(rows) and C(bad)."""
     figure, axes = _figure(7.2, 3.6)
     for line in sorted(lines, key=lambda item: bool(item["bad"])):
-        sizes = [row["size"] for row in line["rows"]]
-        values = [row["busbw"] for row in line["rows"]]
-        style: dict[str, t.Any] = (
-            {"color": _BAD, "linewidth": 2.0} if line["bad"] else {"color": _GOOD, "linewidth": 1.4, "alpha": 0.75}
-        )
+        sizes, values = [row["size"] for row in line["rows"]], [row["busbw"] for row in line["rows"]]
+        style = {"color": _BAD, "linewidth": 2.0} if line["bad"] else {"color": _GOOD, "linewidth": 1.4, "alpha": 0.75}
         axes.plot(sizes, values, marker="o", markersize=3, **style)
-        if line["bad"] and sizes:
-            axes.annotate(
-                line["name"],
-                (sizes[-1], values[-1]),
-                xytext=(4, 0),
-                textcoords="offset points",
-                va="center",
-                color=_BAD,
-            )
+    for text, size_, value in _labels(lines):
+        axes.annotate(text, (size_, value), xytext=(4, 0), textcoords="offset points", va="center", color=_BAD)
     if expected:
         axes.axhline(expected, color=_LINE, linestyle="--", linewidth=1.4)
         axes.annotate(
-            f"expected {expected:g}", (0.01, expected), xycoords=("axes fraction", "data"), va="bottom", color=_LINE
+            f"wanted {expected:g}", (0.01, expected), xycoords=("axes fraction", "data"), va="bottom", color=_LINE
         )
     axes.set_xscale("log", base=2)
     axes.set_ylim(bottom=0)
@@ -98,6 +88,26 @@ def size(value: float) -> str:
             return f"{value:.0f}{unit}"
         value /= 1024
     return f"{value:.0f}T"
+
+
+def _labels(lines: t.Sequence[t.Mapping[str, t.Any]]) -> list[tuple[str, int, float]]:
+    """Return names for the ends of the bad lines, lowest first; lines that end together share one."""
+    ends = sorted(
+        (line["rows"][-1]["busbw"], line["rows"][-1]["size"], line["name"])
+        for line in lines
+        if line["bad"] and line["rows"]
+    )
+    apart = 0.05 * max((row["busbw"] for line in lines for row in line["rows"]), default=0.0)
+    found: list[tuple[str, int, float]] = []
+    shared = 0
+    for value, end, name in ends:
+        if found and value - found[-1][2] < apart:
+            shared += 1
+            found[-1] = (f"{found[-1][0].split(' and ')[0]} and {shared} more", *found[-1][1:])
+        else:
+            shared = 0
+            found.append((name, end, value))
+    return found
 
 
 def _write_values(

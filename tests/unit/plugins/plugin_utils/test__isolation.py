@@ -85,11 +85,11 @@ def test_search_is_near_the_optimum(size: int, bad: int, capsys: pytest.CaptureF
     assert statistics.mean(jobs) <= bound + 1 + 4 * bad
 
 
-@pytest.mark.parametrize("bad", [1, 2, 3])
-@pytest.mark.parametrize("size", [4, 5, 9, 16, 101])
+# As long as one pair of the round has only good nodes.
+@pytest.mark.parametrize(
+    ("size", "bad"), [(4, 1), (5, 1), (5, 2), *((size, bad) for size in (9, 16, 101) for bad in (1, 2, 3))]
+)
 def test_one_round_of_pairs_needs_one_round_more(size: int, bad: int) -> None:
-    if size - bad < 2 or (size == 4 and bad > 1) or (size == 5 and bad > 2):
-        pytest.skip("no pair without a bad node")
     fabric = Fabric(size, range(0, 2 * bad - 1, 2), seed=size)
     fabric.measure(isolation.tournament(fabric.nodes)[0])
     outcome = fabric.isolate()
