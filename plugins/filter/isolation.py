@@ -40,7 +40,9 @@ options:
 EXAMPLES = r"""
 - name: Show what to measure next
   ansible.builtin.debug:
-    msg: "{{ ({'nodes': nodes, 'pair': __pairs.results, 'thresholds': {'pair': 180}} | hpcai.gpucluster.isolation).next }}"
+    msg: "{{ (__raw | hpcai.gpucluster.isolation).next }}"
+  vars:
+    __raw: {nodes: [gpu1, gpu2, gpu3, gpu4], pair: "{{ __pairs.results }}", thresholds: {pair: 180}}
 """
 
 RETURN = r"""

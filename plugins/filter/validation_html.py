@@ -27,7 +27,8 @@ options:
     type: dict
     required: true
   plots:
-    description: Whether bandwidth over message size and the map of pairs are drawn. It fails if matplotlib is not there.
+    description:
+      - Whether bandwidth over message size and the map of pairs are drawn. It fails if matplotlib is not there.
     type: bool
     default: true
 """

@@ -29,12 +29,15 @@ options:
     elements: dict
     required: true
   about:
-    description: What the run was, such as C(run), C(started), C(finished), C(cluster), and C(stages), the names of the stages
-      that were asked for.
+    description:
+      - What the run was, such as C(run), C(started), C(finished), C(cluster), and C(stages), the names of the
+        stages that were asked for.
     type: dict
     required: true
   baseline:
-    description: An earlier report to compare with. A figure more than 5 percent lower, or a worse status, is a regression.
+    description:
+      - An earlier report to compare with. A figure more than 5 percent lower, or a worse status, is a
+        regression.
     type: dict
 """
 

@@ -56,7 +56,7 @@ class Row(t.NamedTuple):
     """One line of the table; size in bytes."""
 
     size: int
-    count: int
+    elements: int
     type: str
     redop: str | None
     root: int | None

@@ -110,7 +110,8 @@ def compare(report: Report, baseline: t.Mapping[str, t.Any]) -> dict[str, t.Any]
     if baseline.get("format") != 1:
         raise ReportError("the baseline is not a report.json of this validation")
     before = {_key(item): item for item in baseline["checks"]}
-    regressions, improvements = [], []
+    regressions: list[dict[str, t.Any]] = []
+    improvements: list[dict[str, t.Any]] = []
     for item in report["checks"]:
         old = before.get(_key(item))
         change = old and _change(old, item)

@@ -30,7 +30,9 @@ def curves(title: str, lines: t.Sequence[t.Mapping[str, t.Any]], expected: float
     figure, axes = _figure(7.2, 3.6)
     for line in sorted(lines, key=lambda item: bool(item["bad"])):
         sizes, values = [row["size"] for row in line["rows"]], [row["busbw"] for row in line["rows"]]
-        style = {"color": _BAD, "linewidth": 2.0} if line["bad"] else {"color": _GOOD, "linewidth": 1.4, "alpha": 0.75}
+        style: dict[str, t.Any] = (
+            {"color": _BAD, "linewidth": 2.0} if line["bad"] else {"color": _GOOD, "linewidth": 1.4, "alpha": 0.75}
+        )
         axes.plot(sizes, values, marker="o", markersize=3, **style)
     for text, size_, value in _labels(lines):
         axes.annotate(text, (size_, value), xytext=(4, 0), textcoords="offset points", va="center", color=_BAD)
@@ -145,7 +147,7 @@ def _svg(figure: Figure, title: str) -> str:
     import matplotlib as mpl
 
     stream = io.StringIO()
-    settings = {"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "sans-serif", "font.size": 10}
+    settings: t.Any = {"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "sans-serif", "font.size": 10}
     with mpl.rc_context(settings):
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
     text = stream.getvalue()
