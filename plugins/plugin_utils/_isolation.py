@@ -80,7 +80,7 @@ def know(
         for group, values in measured.items()
         if _level(values) < (many if many is not None and len(group) > 2 else minimum)
     ]
-    good = {node for group in measured if group not in short for node in group}
+    good = _good(measured, short)
     cores = {group: group - good for group in short}
     bad = {
         next(iter(core)): [value for other, c in cores.items() if c == core for value in measured[other]]
@@ -242,6 +242,22 @@ def _measured(nodes: t.Sequence[str], observations: t.Sequence[Observation]) -> 
         if set(observation.nodes) <= wanted and len(observation.nodes) > 1:
             measured.setdefault(frozenset(observation.nodes), []).append(observation.value or 0.0)
     return measured
+
+
+def _good(measured: dict[Group, list[float]], short: t.Sequence[Group]) -> set[str]:
+    """Return the members of groups that reach the minimum.
+
+    A large group may reach a lax minimum with a bad member. So it does not count for a node that falls short with two
+    others of which each has been good in a pair, and has never been good in a pair itself.
+    """
+    passed = [group for group in measured if group not in short]
+    proven = {node for group in passed if len(group) == 2 for node in group}
+    doubtful = set()
+    for node in {node for group in passed for node in group} - proven:
+        partners = {other for group in short if len(group) == 2 and node in group for other in group - {node}}
+        if len(partners & proven) > 1:
+            doubtful.add(node)
+    return {node for group in passed for node in group} - doubtful
 
 
 def _level(values: t.Sequence[float]) -> float:

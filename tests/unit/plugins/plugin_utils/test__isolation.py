@@ -137,6 +137,16 @@ def test_a_good_cluster_takes_one_job() -> None:
     assert len(outcome["good"]) == 1000
 
 
+def test_a_large_group_with_a_lax_minimum_does_not_acquit_a_node() -> None:
+    fabric = Fabric(4, [2])
+    fabric.measure(pair for games in isolation.tournament(fabric.nodes) for pair in games)
+    fabric.measure([fabric.nodes])
+    outcome = isolation.verdict(fabric.nodes, fabric.seen, MINIMUM, many=50.0)
+
+    assert named(outcome) == {"gpu3"}
+    assert not outcome["links"]
+
+
 def test_a_hung_job_counts_as_no_bandwidth() -> None:
     fabric = Fabric(4)
     seen = [isolation.Observation(("gpu1", "gpu2"), None), isolation.Observation(("gpu3", "gpu4"), 190.0)]
