@@ -245,7 +245,8 @@ def _measured(nodes: t.Sequence[str], observations: t.Sequence[Observation]) -> 
 
 
 def _good(measured: dict[Group, list[float]], short: t.Sequence[Group]) -> set[str]:
-    """Return the members of groups that reach the minimum.
+    """
+    Return the members of groups that reach the minimum.
 
     A large group may reach a lax minimum with a bad member. So it does not count for a node that falls short with two
     others of which each has been good in a pair, and has never been good in a pair itself.
