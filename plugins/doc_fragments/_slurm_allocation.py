@@ -43,7 +43,7 @@ options:
     default: 120
   submit_options:
     description:
-      - Further options of C(sbatch) as a mapping of long names without dashes, such as V({account: a, qos: b}).
+      - Further options of C(sbatch) as a mapping of long names without dashes, such as C(account) and C(qos).
       - A value of V(true) gives an option without a value.
     type: dict
     default: {}
