@@ -8,6 +8,8 @@ Usage: python3 mpi_bandwidth.py COLLECTIVE [-b MIN] [-e MAX] [-f FACTOR] [-n ITE
 It needs nothing but Python and the runtime library of Open MPI (libmpi.so.40), and is started by srun --mpi=pmix.
 """
 
+from __future__ import annotations
+
 import argparse
 import array
 import ctypes
@@ -19,7 +21,7 @@ import time
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def size(text):
+def size(text: str) -> int:
     """Return the bytes of 64M."""
     return int(text[:-1]) * UNITS[text[-1].upper()] if text[-1].upper() in UNITS else int(text)
 
@@ -27,7 +29,8 @@ def size(text):
 class Mpi:
     """The few calls of Open MPI that are needed; its handles are the addresses of global symbols."""
 
-    def __init__(self):
+    def __init__(self) -> None:
+        """Start MPI."""
         self.lib = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
         self.world = self._symbol("ompi_mpi_comm_world")
         self.float = self._symbol("ompi_mpi_float")
@@ -43,23 +46,23 @@ class Mpi:
         self.call("Comm_size", self.world, ctypes.byref(ranks))
         self.rank, self.ranks = rank.value, ranks.value
 
-    def _symbol(self, name):
+    def _symbol(self, name: str) -> ctypes.c_void_p:
         return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(self.lib, name)))
 
-    def call(self, name, *arguments):
+    def call(self, name: str, *arguments: object) -> None:
         """Call a function of MPI; an error of MPI is the end."""
         code = getattr(self.lib, f"MPI_{name}")(*arguments)
         if code != 0:
             print(f"{socket.gethostname()}: Test MPI failure: MPI_{name} returned {code}", flush=True)
             os._exit(3)
 
-    def most(self, value):
+    def most(self, value: float) -> float:
         """Return the largest value of all ranks."""
         mine, most = ctypes.c_double(value), ctypes.c_double()
         self.call("Allreduce", ctypes.byref(mine), ctypes.byref(most), 1, self.double, self.max, self.world)
         return most.value
 
-    def gather(self, text):
+    def gather(self, text: str) -> list[str]:
         """Return the texts of all ranks."""
         width = 128
         mine = ctypes.create_string_buffer(text.encode()[: width - 1], width)
@@ -69,9 +72,10 @@ class Mpi:
 
 
 class Collective:
-    """One operation on buffers of N bytes (the size as nccl-tests counts it), with values that make the result known."""
+    """One operation on buffers of N bytes, as nccl-tests counts them, with values that make the result known."""
 
-    def __init__(self, mpi, name, wanted):
+    def __init__(self, mpi: Mpi, name: str, wanted: int) -> None:
+        """Make buffers of about the wanted number of bytes."""
         self.mpi, self.name = mpi, name
         n = mpi.ranks
         self.block = max(1, wanted // 4 // (1 if name == "all_reduce" else n))  # floats that each rank sends to each
@@ -83,7 +87,7 @@ class Collective:
         self.receive = array.array("f", [0.0]) * theirs
         self.fill()
 
-    def fill(self):
+    def fill(self) -> None:
         """Set what is sent: one value for each receiver."""
         rank, n = self.mpi.rank, self.mpi.ranks
         if self.name in ("all_reduce", "all_gather"):
@@ -93,7 +97,7 @@ class Collective:
             value = rank + 1.0 if self.name == "reduce_scatter" else rank * n + to + 1.0
             self.send[to * self.block : (to + 1) * self.block] = array.array("f", [value]) * self.block
 
-    def expected(self):
+    def expected(self) -> list[float]:
         """Return what must have arrived, block by block."""
         rank, n = self.mpi.rank, self.mpi.ranks
         if self.name in ("all_reduce", "reduce_scatter"):
@@ -102,7 +106,7 @@ class Collective:
             return [source + 1.0 for source in range(n)]
         return [source * n + rank + 1.0 for source in range(n)]
 
-    def run(self):
+    def run(self) -> None:
         """Do it once."""
         mpi = self.mpi
         send, receive = (ctypes.c_void_p(buffer.buffer_info()[0]) for buffer in (self.send, self.receive))
@@ -115,20 +119,20 @@ class Collective:
         else:
             mpi.call("Alltoall", send, self.block, mpi.float, receive, self.block, mpi.float, mpi.world)
 
-    def wrong(self):
+    def wrong(self) -> int:
         """Return how many blocks are not what they must be."""
         values = self.expected()
         length = len(self.receive) // len(values)
         parts = (self.receive[i * length : (i + 1) * length] for i in range(len(values)))
         return sum(part != array.array("f", [value]) * length for part, value in zip(parts, values))
 
-    def factor(self):
+    def factor(self) -> float:
         """Return bus bandwidth over algorithm bandwidth, as nccl-tests defines it."""
         n = self.mpi.ranks
         return (2 if self.name == "all_reduce" else 1) * (n - 1) / n if n > 1 else 1
 
 
-def measure(collective, options):
+def measure(collective: Collective, options: argparse.Namespace) -> tuple[float, float | None]:
     """Return time of one iteration in seconds and the number of wrong blocks of all ranks."""
     mpi = collective.mpi
     for _ in range(options.w):
@@ -141,7 +145,7 @@ def measure(collective, options):
     return took, mpi.most(collective.wrong()) if options.c else None
 
 
-def arguments():
+def arguments() -> argparse.Namespace:
     """Return the options, named as those of nccl-tests."""
     parser = argparse.ArgumentParser()
     parser.add_argument("collective", choices=["all_reduce", "all_gather", "reduce_scatter", "alltoall"])
@@ -155,7 +159,7 @@ def arguments():
     return parser.parse_args()
 
 
-def main():
+def main() -> int:
     """Run the sweep; rank 0 prints."""
     options = arguments()
     try:
@@ -170,9 +174,8 @@ def main():
     for rank, text in enumerate(hosts):
         say(f"#  Rank {rank:2} Group  0 Pid {text} device  0 [cpu] CPU")
     say("#")
-    say(
-        "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong"
-    )
+    side = "    time   algbw   busbw  #wrong"
+    say(f"#       size         count      type   redop    root {side} {side}")
     redop = "sum" if options.collective in ("all_reduce", "reduce_scatter") else "none"
     wrong_rows, total, rows, step = 0, 0.0, 0, options.b
     while step <= options.e:
