@@ -24,6 +24,16 @@ def check(name: str, title: str, status: str, message: str = "", node: str | Non
     return {"check": name, "title": title, "node": node, "status": status, "message": message, **more}
 
 
+def natural(name: str) -> list[t.Any]:
+    """Return a key that sorts gpu10 after gpu9."""
+    digits = "".join(char if char.isdigit() else " " for char in name).split()
+    return [
+        "".join("#" if char.isdigit() else char for char in name).replace("##", "#"),
+        [int(part) for part in digits],
+        name,
+    ]
+
+
 def preflight(
     nodes: t.Mapping[str, t.Mapping[str, t.Any] | None], states: t.Sequence[t.Mapping[str, t.Any]]
 ) -> list[Check]:
@@ -185,7 +195,7 @@ def _number(facts: t.Mapping[str, t.Any], user: str) -> str | None:
 
 def _group(result: t.Mapping[str, t.Any]) -> str:
     """Return a name for a group of nodes."""
-    nodes = result["nodes"]
+    nodes = sorted(result["nodes"], key=natural)
     return " - ".join(nodes) if len(nodes) < 3 else f"{nodes[0]} to {nodes[-1]} ({len(nodes)} nodes)"
 
 

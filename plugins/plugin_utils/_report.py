@@ -11,7 +11,7 @@ import typing as t
 from collections import Counter
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._advice import advice
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._checks import FAIL, NOT_RUN, PASS, WARN
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._checks import FAIL, NOT_RUN, PASS, WARN, natural
 
 Report = dict[str, t.Any]
 
@@ -130,16 +130,6 @@ def compare(report: Report, baseline: t.Mapping[str, t.Any]) -> dict[str, t.Any]
         "versions": versions,
         "gone": len(gone),
     }
-
-
-def natural(name: str) -> list[t.Any]:
-    """Return a key that sorts gpu10 after gpu9."""
-    digits = "".join(char if char.isdigit() else " " for char in name).split()
-    return [
-        "".join("#" if char.isdigit() else char for char in name).replace("##", "#"),
-        [int(part) for part in digits],
-        name,
-    ]
 
 
 def _stage(

@@ -11,7 +11,8 @@ import typing as t
 from html import escape
 from pathlib import Path
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _report, _report_plots
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _report_plots
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._checks import natural
 
 _WORDS = {"pass": "pass", "warn": "warning", "fail": "FAIL", "not_run": "not run", "missing": "did not run"}
 _SIGNS = {"pass": "✓", "warn": "!", "fail": "✗", "not_run": "-", "missing": "✗", "": ""}
@@ -152,7 +153,7 @@ def _nodes(report: t.Mapping[str, t.Any]) -> str:
     bad = {node: -sum(item["status"] == "fail" for item in row.values()) for node, row in cells.items()}
     head = "".join(f"<th>{escape(title)}</th>" for title in columns.values())
     rows = ""
-    for node in sorted(cells, key=lambda name: (bad[name], _report.natural(name))):
+    for node in sorted(cells, key=lambda name: (bad[name], natural(name))):
         rows += f"<tr><th>{escape(node)}</th>{''.join(_cell(cells[node].get(column)) for column in columns)}</tr>\n"
     table = f"<table><thead><tr><th>node</th>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f'<h2>Nodes</h2>\n<div class="scroll">{table}</div>\n'
@@ -214,7 +215,7 @@ def _plots(report: t.Mapping[str, t.Any]) -> str:
     pairs = report["pairs"]
     if pairs:
         values = {(pair["nodes"][0], pair["nodes"][1]): pair["busbw"] for pair in pairs["values"]}
-        names = sorted({name for pair in values for name in pair}, key=_report.natural)
+        names = sorted({name for pair in values for name in pair}, key=natural)
         pictures.append(
             _report_plots.heat_map(f"pairs of nodes, {pairs['collective']}", names, values, pairs.get("minimum"))
         )
