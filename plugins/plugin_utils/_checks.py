@@ -44,7 +44,7 @@ def preflight(
         for name, facts in nodes.items()
     ]
     found += [_state(node) for node in states]
-    found += _versions(answered)
+    found += _versions(answered, {node["name"] for node in states} or set(answered))
     for name, facts in answered.items():
         found += [_clock(name, facts["clock"]), *_mounts(name, facts["mounts"])]
     return found + _users(answered)
@@ -130,12 +130,22 @@ def _state(node: t.Mapping[str, t.Any]) -> Check:
     return check("preflight.slurm_state", "state in Slurm", PASS if well else FAIL, text, node["name"])
 
 
-def _versions(nodes: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Check]:
-    """Return whether the versions of each component are equal; the odd ones out fail."""
+def _versions(nodes: t.Mapping[str, t.Mapping[str, t.Any]], computes: t.Collection[str]) -> list[Check]:
+    """
+    Return whether the versions of each component are equal; the odd ones out fail.
+
+    A controller has no GPU: of what it has, only Slurm must fit the nodes.
+    """
     components = list(dict.fromkeys(name for facts in nodes.values() for name in facts["versions"]))
     found = []
     for component in components:
-        versions = {name: facts["versions"].get(component) for name, facts in nodes.items()}
+        versions = {
+            name: facts["versions"].get(component)
+            for name, facts in nodes.items()
+            if name in computes or component == "slurm"
+        }
+        if not versions:
+            continue
         usual, _count = Counter(versions.values()).most_common(1)[0]
         if usual is None and len(set(versions.values())) == 1:
             continue

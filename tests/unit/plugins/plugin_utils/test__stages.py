@@ -64,7 +64,8 @@ def test_the_odd_one_out_is_named() -> None:
         "gpu4": facts(users={"alice": {"uid": 1000, "gid": 2001}}, mounts={"/home": "hangs"}),
         "gpu5": facts(clock={"synchronized": False, "offset": None, "by": "timedatectl"}),
     }
-    stage = _stages.build("preflight", {"facts": nodes, "states": [state("gpu1"), state("gpu3", "down", False)]})
+    states = [state(name) for name in nodes if name != "gpu3"] + [state("gpu3", "down", False)]
+    stage = _stages.build("preflight", {"facts": nodes, "states": states})
 
     assert bad(stage) == {
         ("preflight.version.slurm", "gpu2", "fail"),
@@ -74,6 +75,19 @@ def test_the_odd_one_out_is_named() -> None:
         ("preflight.mounts", "gpu4", "fail"),
         ("preflight.clock", "gpu5", "fail"),
     }
+
+
+def test_a_controller_without_gpus_is_no_odd_one_but_its_slurm_must_fit() -> None:
+    nodes = {
+        "control": facts(versions={"kernel": "6.12.0", "driver": None, "nccl": None, "slurm": "25.05.1"}),
+        **{
+            name: facts(versions={"kernel": "6.8.0", "driver": "580", "nccl": "2.28.9", "slurm": "24.11.5"})
+            for name in NODES
+        },
+    }
+    stage = _stages.build("preflight", {"facts": nodes, "states": [state(name) for name in NODES]})
+
+    assert bad(stage) == {("preflight.version.slurm", "control", "fail")}
 
 
 def test_a_clock_of_which_nobody_knows_is_no_pass() -> None:
