@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Makes the image of the scenario's virtual machines from Debian packages, once, and prints the folder that holds
+# its disk, kernel and initrd. Uses sudo where it is not root.
+set -euo pipefail
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/gpucluster
+key=$cache/lab/id_ed25519
+mirror=${GPUCLUSTER_DEBIAN_MIRROR:-}
+suite=bookworm # its kernel 6.1 boots under emulation with every CPU feature; that of Debian 13 does not
+# In the machines from the start: what the tests need, and what an emulated machine installs in minutes rather than seconds.
+base=linux-image-cloud-amd64,systemd-sysv,dbus,udev,kmod,iproute2,openssh-server,python3-minimal,python3-apt,fio,mdadm,xfsprogs
+# Offered to apt in the machines.
+offered=(nfs-kernel-server nfs-common)
+
+run() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+make_key() {
+  [ -f "$key" ] && return
+  mkdir -p -m 0700 "$(dirname "$key")"
+  ssh-keygen -q -t ed25519 -N '' -C 'gpucluster lab' -f "$key"
+}
+
+make_image() {
+  make_key
+  local image part
+  # Named after everything that it is made of.
+  image=$cache/vm/$({ cat "$0" "$key.pub"; echo "$mirror"; } | sha256sum | cut -c1-16)
+  echo "$image"
+  [ ! -f "$image/disk" ] || return 0
+  mkdir -p "$cache/vm"
+  part=$(mktemp -d "$cache/vm/part.XXXXXX")
+  # shellcheck disable=SC2064  # the folder is known now
+  trap "run rm -rf '$part'" EXIT
+  cp "$key.pub" "$part/key"
+  declare -f customize index_packages > "$part/functions"
+  # shellcheck disable=SC2016  # $1 is the root that mmdebstrap hands to its hooks
+  run mmdebstrap --quiet --variant=apt --include="$base" \
+    --aptopt='APT::Install-Recommends "false"' \
+    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+    --customize-hook="chroot \"\$1\" apt-get install --yes --quiet=2 --download-only ${offered[*]}" \
+    --customize-hook="bash -euc '. $part/functions; customize \"\$1\" $part/key' hook \"\$1\"" \
+    "$suite" "$part/root.tar" ${mirror:+"$mirror"} >&2
+  run bash -euc 'exec >&2; cd "$1"; mkdir root; tar -C root -xf root.tar; chroot root apt-get update --quiet=2; cp root/boot/vmlinuz-* kernel; cp root/boot/initrd.img-* initrd
+    mke2fs -q -t ext4 -d root disk 2G; rm -rf root root.tar; chown "$2" kernel initrd disk' hook "$part" "$(id -u)"
+  rm -rf "$image"
+  mv "$part" "$image"
+}
+
+# In the root of the machine: its networks, its key, the packages it may install, and nothing that slows its boot.
+customize() {
+  cd "$1"
+  local number
+  printf '[Match]\nMACAddress=52:54:00:00:01:01 52:54:00:00:01:02\n[Network]\nAddress=10.0.2.15/24\n' > etc/systemd/network/10-ssh.network
+  for number in 1 2; do
+    printf '[Match]\nMACAddress=52:54:00:00:02:0%s\n[Network]\nAddress=10.77.0.%s/24\n' "$number" "$number" > "etc/systemd/network/20-nfs$number.network"
+  done
+  printf '127.0.0.1 localhost\n10.77.0.1 nfs1\n10.77.0.2 nfs2\n' > etc/hosts
+  printf '/dev/vda / ext4 noatime 0 1\n' > etc/fstab
+  rm -f etc/hostname
+  mkdir -p -m 0700 root/.ssh
+  cp "$2" root/.ssh/authorized_keys
+  chroot . systemctl --quiet enable systemd-networkd.service
+  chroot . systemctl --quiet set-default multi-user.target
+  chroot . systemctl --quiet mask e2scrub_reap.service e2scrub_all.timer apt-daily.timer apt-daily-upgrade.timer fstrim.timer getty@tty1.service
+  echo 'update_initramfs=no' > etc/initramfs-tools/update-initramfs.conf # the machines boot from kernel and initrd beside the disk
+  mkdir srv/packages
+  mv var/cache/apt/archives/*.deb srv/packages/
+  index_packages srv/packages > srv/packages/Packages
+  rm -f etc/apt/sources.list.d/*
+  echo 'deb [trusted=yes] file:/srv/packages ./' > etc/apt/sources.list
+}
+
+index_packages() {
+  local file
+  for file in "$1"/*.deb; do
+    dpkg-deb --field "$file"
+    printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "$(basename "$file")" "$(stat --format=%s "$file")" "$(sha256sum < "$file" | cut -d' ' -f1)"
+  done
+}
+
+make_image

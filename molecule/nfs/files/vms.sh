@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Two virtual machines for the scenario: Debian 12 under QEMU, with KVM where a guest really boots with it, else emulated.
+# The machines need no root: ssh through QEMU's user network, the machines' own network through multicast on loopback.
+# Usage: vms.sh up|down|start NAME|stop NAME
+set -euo pipefail
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/gpucluster
+lab=${GPUCLUSTER_LAB:-100}
+work=$cache/vm/lab$lab
+here=$(dirname "$0")
+
+run() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+install_packages() {
+  local package missing=()
+  for package in e2fsprogs mmdebstrap openssh-client qemu-system-x86 qemu-utils; do
+    dpkg-query --show --showformat='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+  done
+  [ "${#missing[@]}" -eq 0 ] && return
+  run apt-get update -qq
+  run env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# /dev/kvm may open and the guest still hang: believe only a kernel that has come as far as its first program.
+kvm_boots() {
+  [ -w /dev/kvm ] || return 1
+  timeout --kill-after=2 20 qemu-system-x86_64 -M q35 -accel kvm -cpu host -m 512 -nodefaults -display none -no-reboot \
+    -kernel "$1/kernel" -initrd "$1/initrd" -append 'console=ttyS0 panic=-1 root=/dev/none' -serial stdio 2>/dev/null </dev/null |
+    grep -q --max-count=1 'Run /init as init process'
+}
+
+start() {
+  local name=$1 number=${1#nfs} image disk
+  image=$("$here/image.sh")
+  mkdir -p "$work"
+  [ -f "$work/accel" ] || { kvm_boots "$image" && echo kvm || echo tcg; } > "$work/accel"
+  local accel=(-accel tcg,thread=single -cpu max)
+  [ "$(cat "$work/accel")" = tcg ] || accel=(-accel kvm -cpu host)
+  [ -f "$work/$name.qcow2" ] || qemu-img create -q -f qcow2 -F raw -b "$image/disk" "$work/$name.qcow2"
+  local drives=()
+  for disk in a b; do
+    [ -f "$work/$name$disk" ] || truncate --size=512M "$work/$name$disk"
+    drives+=(-drive "file=$work/$name$disk,if=none,id=$disk,format=raw,cache=unsafe" -device "nvme,drive=$disk,serial=lab$number$disk")
+  done
+  # An hour is long enough for the scenario; a forgotten machine ends by itself.
+  setsid timeout 3600 qemu-system-x86_64 -name "$name" -M q35 "${accel[@]}" -smp 1 -m 768 -nodefaults -no-user-config -display none \
+    -kernel "$image/kernel" -initrd "$image/initrd" \
+    -append "root=/dev/vda rw console=ttyS0 systemd.hostname=$name net.ifnames=0 mitigations=off quiet" \
+    -serial "file:$work/$name.console" -pidfile "$work/$name.pid" \
+    -drive "file=$work/$name.qcow2,if=virtio,format=qcow2,cache=unsafe" "${drives[@]}" \
+    -netdev "user,id=ssh,restrict=on,hostfwd=tcp:127.0.0.1:$((23000 + lab * 10 + number))-:22" \
+    -device "virtio-net-pci,netdev=ssh,mac=52:54:00:00:01:0$number" \
+    -netdev "socket,id=lan,mcast=230.77.0.$((lab + 1)):$((26000 + lab)),localaddr=127.0.0.1" \
+    -device "virtio-net-pci,netdev=lan,mac=52:54:00:00:02:0$number" \
+    -object rng-random,filename=/dev/urandom,id=rng -device virtio-rng-pci,rng=rng \
+    </dev/null >"$work/$name.qemu" 2>&1 &
+}
+
+# Pulls the plug.
+stop() {
+  local pid file=$work/$1.pid
+  [ -f "$file" ] || return 0
+  pid=$(cat "$file")
+  if tr '\0' ' ' < "/proc/$pid/cmdline" 2>/dev/null | grep -q "qemu.* -name $1 .*$work/"; then
+    kill "$pid"
+    while [ -d "/proc/$pid" ]; do sleep 0.2; done
+  fi
+  rm -f "$file"
+}
+
+case $1 in
+  up)
+    install_packages
+    "$here/image.sh" >/dev/null
+    "$0" down
+    start nfs1
+    start nfs2
+    cat "$work/accel"
+    ;;
+  down)
+    stop nfs1
+    stop nfs2
+    rm -rf "$work"
+    ;;
+  start | stop) "$1" "$2" ;;
+  *)
+    sed -n '2,4p' "$0"
+    exit 2
+    ;;
+esac

@@ -1,0 +1,60 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filter nfs_export_entries."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nfs_export_entries
+short_description: Exports as users write them, in the form that the module nfs_exports takes
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Gives every export its clients and their options. The defaults are C(rw), C(sync), C(no_subtree_check) and
+    C(root_squash).
+  - An entry whose C(options) hold clients too, such as C(*(rw,sync)), is taken as it stands.
+positional: clients
+options:
+  _input:
+    description: Exports, as the variable C(nfs_exports) of the role P(hpcai.gpucluster.nfs#role) holds them.
+    type: list
+    elements: dict
+    required: true
+  clients:
+    description: Who may mount an export that names nobody.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Export the homes
+  hpcai.gpucluster.nfs_exports:
+    exports: "{{ [{'path': '/home'}] | hpcai.gpucluster.nfs_export_entries(['10.0.0.0/24']) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Entries of the option C(exports) of M(hpcai.gpucluster.nfs_exports).
+  type: list
+  elements: dict
+"""
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _nfs_data
+
+
+def nfs_export_entries(exports: list[dict[str, t.Any]], clients: t.Any = None) -> list[dict[str, t.Any]]:
+    """Return the exports as the module takes them."""
+    return [_nfs_data.export_entry(export, clients) for export in exports]
+
+
+class FilterModule:
+    """Filters about NFS servers."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Return the filters of this file by name."""
+        return {"nfs_export_entries": nfs_export_entries}

@@ -1,0 +1,67 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filter nfs_mount_entries."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nfs_mount_entries
+short_description: Mounts as users write them, in the form that the module nfs_mounts takes
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Gives every mount its source and all its options. The user's own options replace the defaults that they contradict,
+    so C(vers=3) replaces C(vers=4.2), and C(-name) takes a default away.
+  - What systemd needs of a network mount is added to each, so that it never holds up the boot.
+  - In an entry with C(mountpoint), C(path) is the folder of the server.
+positional: server, options
+options:
+  _input:
+    description: Mounts, as the variable C(nfs_mounts) of the role P(hpcai.gpucluster.nfs#role) holds them.
+    type: list
+    elements: dict
+    required: true
+  server:
+    description: Name or address of the server of a mount that names none.
+    type: str
+    default: ""
+  options:
+    description: Options of every NFS mount, in addition to those that systemd needs. Lustre mounts have their own.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Mount the homes
+  hpcai.gpucluster.nfs_mounts:
+    mounts: "{{ [{'path': '/home'}] | hpcai.gpucluster.nfs_mount_entries('storage1', ['vers=4.2', 'hard']) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Entries of the option C(mounts) of M(hpcai.gpucluster.nfs_mounts).
+  type: list
+  elements: dict
+"""
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _nfs_data
+
+
+def nfs_mount_entries(
+    mounts: list[dict[str, t.Any]], server: str = "", options: _nfs_data.Options = None
+) -> list[dict[str, t.Any]]:
+    """Return the mounts as the module takes them."""
+    return [_nfs_data.mount_entry(mount, server, options) for mount in mounts]
+
+
+class FilterModule:
+    """Filters about NFS clients."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Return the filters of this file by name."""
+        return {"nfs_mount_entries": nfs_mount_entries}

@@ -1,0 +1,124 @@
+#!/usr/bin/python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module that brings the exports of an NFS server to a list."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nfs_exports
+short_description: Bring the exports of an NFS server to a list
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Takes the whole list of exports in one task. Makes the folders, writes one file of exports and publishes it with
+    C(exportfs -ra), which does not disturb clients.
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  exports:
+    description: All exports of this file. Folders that are no longer exported stay where they are.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description: Folder to export. Made, with its parents, as root's with mode C(0755) if it does not exist.
+        type: path
+        required: true
+      clients:
+        description: Who may mount it, each with its options, such as C(10.0.0.0/24(rw,sync)).
+        type: list
+        elements: str
+        required: true
+      owner:
+        description: User name or number that owns the folder. Left as it is if not set.
+        type: str
+      group:
+        description: Group name or number of the folder. Left as it is if not set.
+        type: str
+      mode:
+        description: Octal mode of the folder. Left as it is if not set.
+        type: str
+  file:
+    description: File that holds the exports; its name ends in C(.exports).
+    type: path
+    default: /etc/exports.d/gpucluster.exports
+seealso:
+  - module: hpcai.gpucluster.nfs_mounts
+"""
+
+EXAMPLES = r"""
+- name: Export the homes
+  hpcai.gpucluster.nfs_exports:
+    exports:
+      - path: /home
+        clients: ["10.0.0.0/24(rw,sync,no_subtree_check,root_squash)"]
+"""
+
+RETURN = r"""
+exported:
+  description: Paths of the list.
+  returned: success
+  type: list
+  elements: str
+  sample: [/home, /shared]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nfs_exports
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError, runner
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "exports": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "clients": {"type": "list", "elements": "str", "required": True},
+                    "owner": {"type": "str"},
+                    "group": {"type": "str"},
+                    "mode": {"type": "str"},
+                },
+            },
+            "file": {"type": "path", "default": "/etc/exports.d/gpucluster.exports"},
+        },
+        supports_check_mode=True,
+    )
+    file = module.params["file"]
+    exports = [
+        _nfs_exports.Export(**{**export, "clients": tuple(export["clients"])}) for export in module.params["exports"]
+    ]
+    machine, folders = Machine(runner(module)), _nfs_exports.Folders()
+    try:
+        planned = _nfs_exports.plan(exports, machine, folders, file)
+        if planned.changed and not module.check_mode:
+            _nfs_exports.apply(planned, machine, folders, file)
+    except StorageError as exc:
+        module.fail_json(msg=str(exc))
+    for path in _nfs_exports.elsewhere(exports, machine):
+        module.warn(f"/etc/exports names {path} too; its clients and options add to those of {file}")
+    module.exit_json(
+        changed=planned.changed,
+        exported=[export.path for export in exports],
+        diff=_nfs_exports.diff(planned, file),
+    )
+
+
+if __name__ == "__main__":
+    main()

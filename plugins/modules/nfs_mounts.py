@@ -1,0 +1,177 @@
+#!/usr/bin/python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module that brings the network mounts of a machine to a list."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nfs_mounts
+short_description: Bring all NFS and Lustre mounts of a machine to a list
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Takes the whole list of mounts in one task. Keeps them in a marked block of C(/etc/fstab), and mounts, remounts and
+    unmounts what differs.
+  - What is in use is never torn away. New options of a mount in use, and the end of one, wait until the machine is
+    drained or boots; RV(pending) names them.
+  - Nothing is changed when a mount point is not empty, when something else is mounted there, or when a server does not
+    answer.
+  - A line of C(/etc/fstab) for NFS outside the block that has the same mount point is taken over.
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+attributes:
+  check_mode:
+    support: full
+    details: A server that does not answer is only a warning, since an earlier task would have started it.
+  diff_mode:
+    support: full
+    details: Shows C(/etc/fstab).
+  idempotent:
+    support: full
+    details: A mount whose change must wait is tried again, and is reported without a change.
+options:
+  mounts:
+    description: All network mounts of the machine. Mounts of an earlier list that are missing here are unmounted.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description: Mount point. Made with mode C(0755) if it does not exist.
+        type: path
+        required: true
+      source:
+        description: What is mounted, C(server:/path) or, for Lustre, C(10.0.0.4@tcp:/lustrefs).
+        type: str
+        required: true
+      type:
+        description: File system type.
+        type: str
+        choices: [nfs, nfs4, lustre]
+        default: nfs
+      options:
+        description: Every option of the mount, as in C(/etc/fstab).
+        type: list
+        elements: str
+        default: [defaults]
+      hide:
+        description:
+          - Allow a mount point that is not empty, if everything in it has a namesake in the server's folder.
+          - This lets C(/home) of an image with an administrator's account be covered without locking it out.
+        type: bool
+        default: false
+  timeout:
+    description: Seconds to wait for a server to answer.
+    type: float
+    default: 10.0
+  missing_kernel:
+    description:
+      - What to do where the kernel cannot mount such file systems, as in a container.
+      - V(warn) changes nothing and says so in one line.
+    type: str
+    choices: [fail, warn]
+    default: fail
+seealso:
+  - module: hpcai.gpucluster.nfs_exports
+  - module: ansible.posix.mount
+"""
+
+EXAMPLES = r"""
+- name: Mount the homes
+  hpcai.gpucluster.nfs_mounts:
+    mounts:
+      - path: /home
+        source: storage1:/home
+        options: [vers=4.2, hard, nconnect=8, _netdev, nofail, x-systemd.automount]
+"""
+
+RETURN = r"""
+pending:
+  description: What waits until the machine is drained or boots, one sentence each.
+  returned: success
+  type: list
+  elements: str
+  sample: ["/home: in use with its former options; drain the machine and run again, or boot it"]
+mounted:
+  description: Mount points of the list, parents first.
+  returned: success
+  type: list
+  elements: str
+  sample: [/home, /shared]
+supported:
+  description: Whether the kernel can mount them.
+  returned: success
+  type: bool
+  sample: true
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nfs_mounts import Mounts, Wanted, diff, wanted_order
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError, runner
+
+SPEC: dict[str, t.Any] = {
+    "mounts": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "path": {"type": "path", "required": True},
+            "source": {"type": "str", "required": True},
+            "type": {"type": "str", "choices": ["nfs", "nfs4", "lustre"], "default": "nfs"},
+            "options": {"type": "list", "elements": "str", "default": ["defaults"]},
+            "hide": {"type": "bool", "default": False},
+        },
+    },
+    "timeout": {"type": "float", "default": 10.0},
+    "missing_kernel": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+}
+
+
+def reconcile(
+    mounts: Mounts, wanted: list[Wanted], check_mode: bool, warn: t.Callable[[str], None]
+) -> dict[str, t.Any]:
+    """Bring the machine to the list and describe what changed."""
+    mounts.refuse(wanted)
+    silent = mounts.unreachable(wanted)
+    if silent and not check_mode:
+        raise StorageError(f"{silent}; nothing was changed")
+    if silent:
+        warn(silent)
+    plan = mounts.plan(wanted)
+    changed = plan.needed
+    pending: list[str] = []
+    if plan.needed and not check_mode:
+        mounts.refuse_loss(plan)
+        changed, pending = mounts.apply(plan, wanted)
+    return {"changed": changed, "pending": pending, "diff": diff(plan)}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    wanted = [Wanted(**{**mount, "options": tuple(mount["options"])}) for mount in module.params["mounts"]]
+    mounts = Mounts(Machine(runner(module)), seconds=module.params["timeout"])
+    result: dict[str, t.Any] = {"mounted": [mount.path for mount in wanted_order(wanted)], "supported": True}
+    missing = mounts.support(wanted, load=not module.check_mode)
+    if missing and module.params["missing_kernel"] == "fail":
+        module.fail_json(msg=f"{missing}; take it out of the group nfs_client, or give it such a kernel")
+    if missing:
+        module.warn(f"{missing}; {', '.join(result['mounted'])} stay what they are")
+        module.exit_json(changed=False, pending=[], **{**result, "supported": False})
+    try:
+        result.update(reconcile(mounts, wanted, module.check_mode, module.warn))
+    except StorageError as exc:
+        module.fail_json(msg=str(exc))
+    for sentence in result["pending"]:
+        module.warn(sentence)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
