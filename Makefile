@@ -8,6 +8,8 @@ test: ## Run every gate and test
 	.ci/run
 
 bench: ## Measure site.yml on the lab against the budgets
+	.venv/bin/python tests/benchmark/render_slurm.py
+	.venv/bin/python tests/benchmark/azure_inventory.py
 	.venv/bin/python tests/benchmark/site.py --fresh
 
 down: ## Remove the lab

@@ -43,9 +43,8 @@ _value:
   elements: dict
   contains:
     hosts:
-      description: Inventory names.
-      type: list
-      elements: str
+      description: Inventory names as a hostlist expression of Slurm, such as V(gpu[1-400]).
+      type: str
     record:
       description: The hardware record, as P(hpcai.gpucluster.vm_size#filter) returns it.
       type: dict

@@ -57,7 +57,7 @@ options:
     default: "26.05"
   gpus:
     description:
-      - Number of GPUs by host name, as the hardware catalogue has it.
+      - Number of GPUs by host name or hostlist expression, as the hardware catalogue has it.
       - Hosts that are not in it are not compared.
     type: dict
   qos:

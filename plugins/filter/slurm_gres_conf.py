@@ -37,7 +37,6 @@ _value:
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.gres_lines import gres_lines
-from ansible_collections.hpcai.gpucluster.plugins.filter.slurm_hostlist import slurm_hostlist
 
 
 def slurm_gres_conf(nodes: list[dict[str, t.Any]]) -> str:
@@ -45,7 +44,7 @@ def slurm_gres_conf(nodes: list[dict[str, t.Any]]) -> str:
     lines = ["AutoDetect=off"]
     for group in nodes:
         if group["record"]["gpus"]["count"]:
-            lines += gres_lines(group["record"], slurm_hostlist(group["hosts"]))
+            lines += gres_lines(group["record"], group["hosts"])
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -39,7 +39,7 @@ _value:
   type: list
   elements: dict
   sample:
-    - {NodeName: [gpu1, gpu2], Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1, RealMemory: 972, State: UNKNOWN}
+    - {NodeName: "gpu[1-2]", Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1, RealMemory: 972, State: UNKNOWN}
 """
 
 import typing as t
@@ -51,7 +51,7 @@ def slurm_node_lines(nodes: list[dict[str, t.Any]], memory_headroom_percent: flo
     """Return the NodeName lines of slurm.conf, one for each group of nodes."""
     return [
         {
-            "NodeName": list(group["hosts"]),
+            "NodeName": group["hosts"],
             **slurm_node_hardware(group["record"], memory_headroom_percent),
             "State": "UNKNOWN",
             **group.get("config", {}),

@@ -34,7 +34,7 @@ options:
     choices: [tree, block]
     default: tree
   known:
-    description: The nodes of the cluster. Without it the hosts are not compared.
+    description: The nodes of the cluster, as names or hostlist expressions. Without it the hosts are not compared.
     type: list
     elements: str
   unplaced:

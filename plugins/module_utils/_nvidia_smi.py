@@ -146,7 +146,7 @@ class NvidiaSmi:
         except CommandTimeout as exc:
             raise NvidiaSmiError("timeout", f"{exc}; a GPU or the driver hangs, see the kernel log") from exc
         except CommandMissing as exc:
-            raise NvidiaSmiError("no_driver", f"{exc}; install the NVIDIA driver") from exc
+            raise NvidiaSmiError("not_installed", f"{exc}; install the NVIDIA driver") from exc
         return code, out + (f"\n{err}" if err.strip() else "")
 
 

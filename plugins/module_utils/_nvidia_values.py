@@ -70,7 +70,7 @@ def version(text: str | None) -> str | None:
 
 def major(driver: str | None) -> int:
     """Return the branch of a driver version, 0 where it is unknown."""
-    return int(driver.split(".")[0]) if driver else 0
+    return int(driver.split(".", maxsplit=1)[0]) if driver else 0
 
 
 def bus_id(text: str | None) -> str | None:

@@ -262,7 +262,9 @@ def _unknown_accounts(present: Accounting, wanted: Wanted) -> list[str]:
         if settings.get("Parent", accounts.ROOT) not in known
     ]
     named: set[Key] = {key for key in wanted.associations if key[1] not in known}
-    return found + [f"users: {user!r} is in the unknown account {account!r}" for user, account, _ in sorted(named)]
+    return found + [
+        f"users: {user!r} is in the unknown account {account!r}" for user, account, _partition in sorted(named)
+    ]
 
 
 def _unknown_qos(present: Accounting, wanted: Wanted) -> list[str]:

@@ -38,7 +38,7 @@ def _table(**limits: str) -> dict[str, Limit]:
     """Return limits by name and by column in lower case."""
     table: dict[str, Limit] = {}
     for name, entry in limits.items():
-        column, _, kind = entry.rpartition(" ")
+        column, _space, kind = entry.rpartition(" ")
         limit = Limit(name, column or name, kind)
         table[name.lower()] = limit
         table.setdefault(limit.column.lower(), limit)

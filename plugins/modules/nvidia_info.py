@@ -106,8 +106,8 @@ reason:
   type: str
 kind:
   description:
-    - The reason in one word, one of V(no_driver), V(no_device), V(blocked), V(mismatch), V(lost), V(timeout),
-      V(argument), V(permission), V(power_cable), V(other). Empty where there are GPUs.
+    - The reason in one word, one of V(not_installed), V(no_driver), V(no_device), V(blocked), V(mismatch),
+      V(lost), V(timeout), V(argument), V(permission), V(power_cable), V(other). Empty where there are GPUs.
   returned: always
   type: str
 source:

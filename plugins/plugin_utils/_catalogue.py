@@ -18,6 +18,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue_rules
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue_spec import RECORD
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._plain import plain
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,14 +78,14 @@ def problems(record: t.Any) -> list[str]:
     misshapen = list(_misshapen(record, RECORD, ""))
     if misshapen:
         return misshapen
-    result = ArgumentSpecValidator(RECORD).validate(dict(record))
+    result = ArgumentSpecValidator(RECORD).validate(plain(record))
     if result.error_messages:
         return [str(message) for message in result.error_messages]
     return _catalogue_rules.problems(_pruned(result.validated_parameters))
 
 
 def _filled(record: Mapping[str, t.Any]) -> Record:
-    return t.cast("Record", _pruned(ArgumentSpecValidator(RECORD).validate(dict(record)).validated_parameters))
+    return t.cast("Record", _pruned(ArgumentSpecValidator(RECORD).validate(plain(record)).validated_parameters))
 
 
 def _misshapen(record: Mapping[str, t.Any], spec: Spec, prefix: str) -> Iterator[str]:

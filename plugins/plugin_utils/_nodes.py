@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue, _slurm_hostlist
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,15 +26,17 @@ class NodeError(ValueError):
 
 
 def group(hosts: Iterable[str], variables: Mapping[str, Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Return the hosts in groups of equals, each with its hardware record."""
+    """Return the hosts in groups of equals, as hostlists, each with its hardware record."""
     groups: dict[str, dict[str, t.Any]] = {}
+    members: dict[str, list[str]] = {}
     for host in hosts:
         size, record, config = describe(host, variables[host])
         key = json.dumps([size, record, config], sort_keys=True, default=str)
         if key not in groups:
-            groups[key] = {"hosts": [], "record": find(host, size, record), "config": config}
-        groups[key]["hosts"].append(host)
-    return list(groups.values())
+            groups[key] = {"record": find(host, size, record), "config": config}
+        members.setdefault(key, []).append(host)
+    # A short text instead of thousands of names, which templates would go through one by one each time.
+    return [{"hosts": _slurm_hostlist.compress(members[key]), **found} for key, found in groups.items()]
 
 
 def describe(host: str, variables: Mapping[str, t.Any]) -> tuple[str, t.Any, dict[str, t.Any]]:

@@ -22,6 +22,8 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import (
 )
 
 if t.TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm_diff import Change, Difference
 
 # The order in which daemons may restart; slurmctld is reloaded after its own restart and before that of slurmd.
@@ -70,8 +72,8 @@ def rules() -> dict[str, dict[str, t.Any]]:
     return t.cast("dict[str, dict[str, t.Any]]", yaml.safe_load(_TABLE.read_text(encoding="utf-8")))
 
 
-def action(before: str, after: str, file: str, version: str) -> dict[str, t.Any]:
-    """Return what the change of a file asks of the daemons that read it."""
+def action(before: str, after: str, file: str, version: str, drained: Collection[str] = ()) -> dict[str, t.Any]:
+    """Return what the change of a file asks of the daemons that read it; drained nodes may leave without a risk."""
     rule = rules().get(file)
     if rule is None:
         raise _slurm_conf.ConfError(f"nothing is known of changes to {file!r}; known files: {', '.join(rules())}")
@@ -85,7 +87,9 @@ def action(before: str, after: str, file: str, version: str) -> dict[str, t.Any]
     elif rule["form"] == "text":
         result.needs(rule["default"], f"{file} changed")
     else:
-        _keys(result, rule, _difference(result, before, after, file), version)
+        difference = _difference(result, before, after, file)
+        _keys(result, rule, difference, version)
+        _warn_of_removals(result, difference, drained)
     if not result.restart and not result.reload:
         result.needs(rule["default"], f"the lines of {file} changed their order or form")
     if {"slurmctld", "slurmd"} <= result.restart:
@@ -117,14 +121,14 @@ def _keys(result: Action, rule: dict[str, t.Any], difference: Difference, versio
     for names, what in ((difference.nodes_added, "added"), (difference.nodes_removed, "removed")):
         if names:
             result.needs(nodes, f"nodes {what}: {_slurm_hostlist.compress(names)}")
-    _warn_of_removals(result, difference)
 
 
-def _warn_of_removals(result: Action, difference: Difference) -> None:
+def _warn_of_removals(result: Action, difference: Difference, drained: Collection[str]) -> None:
     """Say which removals end jobs, as slurm.conf(5) and the FAQ on removing nodes tell."""
-    if difference.nodes_removed:
+    removed = [name for name in difference.nodes_removed if name not in drained]
+    if removed:
         result.jobs_at_risk = True
-        names = _slurm_hostlist.compress(difference.nodes_removed)
+        names = _slurm_hostlist.compress(removed)
         result.warnings.append(f"jobs on {names} are ended when it leaves the configuration: drain it first")
     for name in difference.removed:
         if name.lower().startswith("partitionname="):

@@ -219,7 +219,7 @@ def _gres_problems(cluster: Cluster) -> list[str]:
 
 def _gpu_problems(cluster: Cluster, line: Mapping[str, t.Any], count: int, where: str) -> list[str]:
     """Return the hosts of a line whose GPUs are counted otherwise by the catalogue."""
-    gpus = cluster.gpus or {}
+    gpus = {host: right for hosts, right in (cluster.gpus or {}).items() for host in _names(hosts)}
     try:
         names = _names(line["nodename"])
     except ValueError:

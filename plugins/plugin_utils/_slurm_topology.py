@@ -113,7 +113,7 @@ def _compare(
     topology: Topology, placed: set[str], places: Mapping[str, t.Any], known: Iterable[str] | None, unplaced: str
 ) -> None:
     """Compare the hosts that have a place with the nodes of the cluster."""
-    nodes = set(known) if known is not None else {host for hosts in places for host in _slurm_hostlist.expand(hosts)}
+    nodes = {host for hosts in (places if known is None else known) for host in _slurm_hostlist.expand(hosts)}
     if placed - nodes:
         topology.problems.append(f"no node of the cluster is named {_some(placed - nodes)}")
     missing = sorted(nodes - placed, key=_slurm_hostlist.natural_key)

@@ -18,7 +18,7 @@ import tempfile
 import typing as t
 from pathlib import Path
 
-import ansible_runner
+from ansible_runner import interface as ansible_runner
 
 CHECKOUT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -68,8 +68,8 @@ def measure(name: str, events: list[dict[str, t.Any]]) -> Measurement:
             changed[data["host"]] += bool(data.get("res", {}).get("changed"))
             took[data["task"]] = max(took.get(data["task"], 0), data.get("duration", 0))
     end = _when(events[-1])
-    ends = [when for _, when in starts[1:]] + [end]
-    plays = [(play, (after - when).total_seconds()) for (play, when), after in zip(starts, ends, strict=True)]
+    ends = [when for __, when in starts[1:]] + [end]
+    plays = [(play, (after - when).total_seconds()) for (play, when), after in zip(starts, ends)]
     slowest = sorted(took.items(), key=lambda item: -item[1])[:10]
     return Measurement(name, (end - _when(events[0])).total_seconds(), dict(tasks), dict(changed), plays, slowest)
 

@@ -77,13 +77,16 @@ CASES = {
         "gpucluster_vm_size: unknown VM size .{1,2}Standard_ND96_typo.{1,2}; known sizes: DGX_A100",
     ),
     "no controller": (_no_controller(), "slurm_controllers is empty"),
-    "two controllers without shared state": (_two_controllers(), "slurm_controllers has head, gpu2, but slurm_state_dir"),
+    "two controllers without shared state": (
+        _two_controllers(),
+        "slurm_controllers has head, gpu2, but slurm_state_dir",
+    ),
     "a controller that computes": (_controller_that_computes(), "head is both a controller and a compute node"),
     "no checksum": (
         _inventory(slurm_version="25.05.1"),
         "slurm_source_checksum is .*; it has to be algorithm:digest of https://download.schedmd.com",
     ),
-    "an unknown key": (_inventory(slurm_config={"KillWiat": 30}), "slurm_config .slurm.conf.: unknown key .KillWiat.; did you mean KillWait"),
+    "an unknown key": (_inventory(slurm_config={"KillWiat": 30}), "unknown key .KillWiat.; did you mean KillWait"),
     "a partition of unknown nodes": (
         _inventory(slurm_partitions=[{"PartitionName": "batch", "Nodes": "gpu[1-9]"}]),
         "gpu3",

@@ -34,7 +34,7 @@ class Machine:
         self.state = state
         self.faults: dict[str, t.Any] = config.get("faults") or {}
         self.driver = str(config.get("driver", "580.159.04"))
-        self.major = int(self.driver.split(".")[0])
+        self.major = int(self.driver.split(".", maxsplit=1)[0])
         gpus = config.get("gpus") or {}
         self.model = {
             **_model(gpus),

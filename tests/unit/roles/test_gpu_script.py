@@ -54,7 +54,7 @@ class Node:
         )
         self.smi.chmod(0o755)
         environment = jinja2.Environment(keep_trailing_newline=True, autoescape=False)
-        environment.filters["comment"] = lambda text: f"# {text}"
+        environment.filters.update(comment=lambda text: f"# {text}", bool=bool)
         source = (ROOT / "roles/gpu/templates/gpu-clocks.sh.j2").read_text(encoding="utf-8")
         text = environment.from_string(source).render({**INPUTS, **inputs})
         text = text.replace(" PATH=", f" PATH={root}:").replace("state=/run/hpcai", f"state={root}/run")

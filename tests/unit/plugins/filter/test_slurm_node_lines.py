@@ -20,7 +20,7 @@ NODES = cluster_nodes(
 def test_there_is_one_line_for_each_kind_of_machine() -> None:
     lines = slurm_node_lines(NODES)
 
-    assert [line["NodeName"] for line in lines] == [["gpu1", "gpu2"], ["cpu1"]]
+    assert [line["NodeName"] for line in lines] == ["gpu[1-2]", "cpu1"]
     assert lines[0]["Gres"] == "gpu:h100:8"
 
 

@@ -139,14 +139,17 @@ class FakeShadow:
         return 0
 
     def _userdel(self, name: str, options: dict[str, str], data: str) -> int:
+        if name not in self.passwd:
+            return 6
         if self.processes(self.passwd[name]["uid"]):
             return 8
         del self.passwd[name], self.hashes[name]
         for members in self.members.values():
             members.discard(name)
         used = [user["gid"] for user in self.passwd.values()]
-        if self.usergroups and name in self.group and not self.members[name] and self.group[name] not in used:
-            del self.group[name], self.members[name]
+        if self.usergroups and name in self.group and not self.members.get(name) and self.group[name] not in used:
+            del self.group[name]
+            self.members.pop(name, None)
         return 0
 
     def _chpasswd(self, name: str, options: dict[str, str], data: str) -> int:

@@ -158,7 +158,7 @@ def test_name_with_brackets_and_blanks_is_read(tmp_path: Path) -> None:
     assert (process.running, process.last_cpus) == (1, [7])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.text(max_size=40) | st.from_regex(r"[0-9a-fA-F]{8}:\d\d:\d\d\.\d ?, ?\d{1,3}\n", fullmatch=True), st.integers()
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nvidia_csv, _nvidia_xml
@@ -67,12 +67,14 @@ def test_lost_gpus_and_warnings_between_the_rows() -> None:
     assert report.notes == ["WARNING: infoROM is corrupted"]
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_no_text_makes_a_parser_fail(text: str) -> None:
     _nvidia_csv.parse_gpus(text, {})
     _nvidia_csv.parse_supported(text)
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.text(alphabet=st.characters(blacklist_characters=",\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), min_size=1),

@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nvidia_record
@@ -73,6 +73,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_no_damaged_record_makes_the_reader_fail(content: t.Any) -> None:
     with tempfile.TemporaryDirectory() as folder:

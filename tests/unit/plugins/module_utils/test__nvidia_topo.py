@@ -9,7 +9,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nvidia_topo
@@ -91,6 +91,7 @@ def test_what_is_no_table_is_refused(text: str) -> None:
         _nvidia_topo.parse(text)
 
 
+@settings(deadline=None)
 @given(st.text(), st.integers(0, len(NEW)), st.integers(0, 40))
 def test_no_damage_makes_the_parser_fail_otherwise(junk: str, start: int, length: int) -> None:
     for text in (junk, NEW[:start] + junk + NEW[start + length :]):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nvidia_values as values
@@ -95,6 +95,7 @@ def test_a_broken_gpu_is_told_from_a_missing_feature(text: str) -> None:
     assert values.fault("[Not Supported]") is None
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_no_text_makes_a_reader_fail(text: str) -> None:
     for reader in (

@@ -20,9 +20,7 @@ def test_containers_of_templating_become_plain_ones() -> None:
     result = plain(lazy)
 
     assert result == {"a": [1, {"b": 2}]}
-    assert type(result) is dict
-    assert type(result["a"]) is list
-    assert type(result["a"][1]) is dict
+    assert [value.__class__ for value in (result, result["a"], result["a"][1])] == [dict, list, dict]
 
 
 def test_the_original_is_left_alone() -> None:

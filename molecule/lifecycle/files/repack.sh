@@ -1,0 +1,27 @@
+#!/bin/bash
+# Makes a second build out of a finished one, without a compiler: the same packages under another digest.
+# Usage: repack.sh ARCHIVE NEW-ARCHIVE
+set -euo pipefail
+old=$(basename "$1" .tar) new=$(basename "$2" .tar)
+[ ! -f "$2" ] || exit 0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tar --extract --file "$1" --directory "$work"
+folder=$work/gpucluster/$old
+mv "$folder" "$work/gpucluster/$new"
+folder=$work/gpucluster/$new
+for package in "$folder"/slurm-smd{,-client,-slurmd,-slurmctld,-slurmdbd,-sackd,-libpam-slurm-adopt}_*.deb; do
+  dpkg-deb -R "$package" "$work/tree"
+  sed -i "s/gpucluster\.${old##*-}/gpucluster.${new##*-}/g" "$work/tree/DEBIAN/control"
+  dpkg-deb -Zgzip -z1 --root-owner-group -b "$work/tree" "$work/$(basename "${package/${old##*-}/${new##*-}}")" > /dev/null
+  rm -rf "$work/tree"
+done
+rm "$folder"/*
+mv "$work"/*.deb "$folder"
+cd "$folder"
+for package in *.deb; do
+  dpkg-deb -f "$package"
+  printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "$package" "$(stat -c %s "$package")" "$(sha256sum "$package" | cut -d ' ' -f 1)"
+done > Packages
+tar --create --file "$2.partial" --owner=0 --group=0 --directory "$work" gpucluster
+mv "$2.partial" "$2"

@@ -1,0 +1,62 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filter cluster_places."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: cluster_places
+short_description: Where each node is, from the inventory
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Returns the place of every host for P(hpcai.gpucluster.slurm_topology#filter). The first of these host variables
+    that is set counts, C(gpucluster_switch), a path such as V(spine1/leaf3); C(gpucluster_rack); C(azure_slurm_switch).
+  - A host with none of them has an empty place. No facts of any host are needed.
+positional: hostvars
+options:
+  _input:
+    description: Inventory names of the nodes.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: Ansible's C(hostvars).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show where the nodes are
+  ansible.builtin.debug:
+    msg: "{{ groups['slurm_compute'] | hpcai.gpucluster.cluster_places(hostvars) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Place by host.
+  type: dict
+  sample: {gpu1: spine1/leaf1, gpu2: spine1/leaf2}
+"""
+
+import typing as t
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+VARIABLES = ("gpucluster_switch", "gpucluster_rack", "azure_slurm_switch")
+
+
+def cluster_places(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    """Return the place of each host."""
+    return {host: next((hostvars[host][name] for name in VARIABLES if hostvars[host].get(name)), "") for host in hosts}
+
+
+class FilterModule:
+    """Tell Ansible the name of the filter."""
+
+    def filters(self) -> dict[str, t.Any]:
+        """Return the filters of this file."""
+        return {"cluster_places": cluster_places}

@@ -1,0 +1,97 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Turn a hardware record into what the health program expects."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _health
+
+DOCUMENTATION = r"""
+name: health_expectations
+author: HPC AI Infrastructure Team (@hpcai)
+version_added: 0.1.0
+short_description: Turn a hardware record into what the health program expects
+description:
+  - Returns the configuration of C(gpucluster-check), which the role P(hpcai.gpucluster.nhc#role) writes to
+    C(/etc/gpucluster/check.json).
+  - Expectations come from the record and from a table of thresholds, never from the machine that is judged.
+    The page C(docs/health.md) lists every check and parameter with its unit and source.
+  - Fails, naming everything that is wrong, if an override names an unknown check or parameter or has a wrong type.
+positional: overrides
+options:
+  _input:
+    description: A record as P(hpcai.gpucluster.vm_size#filter) returns it.
+    type: dict
+    required: true
+  overrides:
+    description:
+      - By check, the parameters that are to be different.
+      - V(null) takes an expectation away, so that nothing is judged; C(enabled=false) switches a check off.
+    type: dict
+    default: {}
+  prolog:
+    description:
+      - The checks that run before each job.
+      - The default is C(gpu_count), C(gpu_ecc), C(gpu_remap), C(gpu_xid), C(infiniband) and C(mounts).
+    type: list
+    elements: str
+seealso:
+  - plugin: hpcai.gpucluster.vm_size
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Show what is expected of the GPUs, with a lower limit of the temperature
+  ansible.builtin.debug:
+    msg: "{{ record | hpcai.gpucluster.health_expectations({'gpu_temperature': {'max_celsius': 85}}) }}"
+  vars:
+    record: "{{ 'Standard_ND96isr_H100_v5' | hpcai.gpucluster.vm_size }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The configuration.
+  type: dict
+  contains:
+    format:
+      description: Version of the form, V(1).
+      type: int
+    vm_size:
+      description: Name of the record.
+      type: str
+    deadline_seconds:
+      description: By set, how long all its checks together may last, in seconds.
+      type: dict
+    sets:
+      description: By set, V(fast), V(prolog) and V(throughput), the names of its checks.
+      type: dict
+    checks:
+      description: By check, its parameters. A unit stands in the name of a parameter.
+      type: dict
+"""
+
+
+def health_expectations(record: t.Any, overrides: t.Any = None, prolog: t.Any = None) -> dict[str, t.Any]:
+    """Return the configuration of the health program."""
+    try:
+        return _health.expectations(record, overrides, prolog)
+    except _health.HealthError as exc:
+        raise AnsibleFilterError(f"hpcai.gpucluster.health_expectations: {exc}") from exc
+    except (KeyError, TypeError, AttributeError) as exc:
+        raise AnsibleFilterError(
+            f"hpcai.gpucluster.health_expectations: expected a record of hpcai.gpucluster.vm_size, "
+            f"found one without {exc}"
+        ) from exc
+
+
+class FilterModule:
+    """Offer the filter to Ansible."""
+
+    def filters(self) -> dict[str, t.Any]:
+        """Return the filters by name."""
+        return {"health_expectations": health_expectations}

@@ -1,0 +1,89 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Turn what the health program printed on many nodes into one table and one verdict."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _health_report
+
+DOCUMENTATION = r"""
+name: health_report
+author: HPC AI Infrastructure Team (@hpcai)
+version_added: 0.1.0
+short_description: Turn what the health program printed on many nodes into one table and one verdict
+description:
+  - Reads the JSON lines that C(gpucluster-check --json) prints, one per node. Other lines are passed over.
+  - A node that was expected and did not answer is not healthy, and nothing at all is not healthy either.
+positional: expected
+options:
+  _input:
+    description: Outputs of C(gpucluster-check --json), each of one or of many nodes.
+    type: list
+    elements: str
+    required: true
+  expected:
+    description: Names of the nodes that must have answered.
+    type: list
+    elements: str
+    default: []
+seealso:
+  - plugin: hpcai.gpucluster.health_expectations
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Show the table
+  ansible.builtin.debug:
+    msg: "{{ ([__run.stdout] | hpcai.gpucluster.health_report(['gpu1', 'gpu2'])).table }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The report.
+  type: dict
+  contains:
+    healthy:
+      description: Whether every expected node answered and no check was unhealthy, suspect or unknown.
+      type: bool
+    nodes:
+      description: By node, what it printed.
+      type: dict
+    faults:
+      description: Every verdict that was neither healthy nor not run, with V(node), V(check), V(status) and V(reason).
+      type: list
+      elements: dict
+    missing:
+      description: Expected nodes that did not answer.
+      type: list
+      elements: str
+    summary:
+      description: The same as lines for people, a node that did not answer included. Empty if all is well.
+      type: list
+      elements: str
+    table:
+      description: Lines of a table, one check per line and one node per column.
+      type: list
+      elements: str
+"""
+
+
+def health_report(outputs: t.Any, expected: t.Any = ()) -> dict[str, t.Any]:
+    """Return the report."""
+    if not isinstance(outputs, (list, tuple)) or not all(isinstance(output, str) for output in outputs):
+        raise AnsibleFilterError(
+            f"hpcai.gpucluster.health_report: expected a list of outputs, found {type(outputs).__name__}"
+        )
+    return _health_report.report(outputs, expected)
+
+
+class FilterModule:
+    """Offer the filter to Ansible."""
+
+    def filters(self) -> dict[str, t.Any]:
+        """Return the filters by name."""
+        return {"health_report": health_report}

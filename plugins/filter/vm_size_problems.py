@@ -1,0 +1,64 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Return what is wrong with the hardware that an inventory gives for a machine."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+
+DOCUMENTATION = r"""
+name: vm_size_problems
+author: HPC AI Infrastructure Team (@hpcai)
+version_added: 0.1.0
+short_description: Return what is wrong with the hardware that an inventory gives for a machine
+description:
+  - For a check of all machines before any of them is touched. It never fails.
+  - P(hpcai.gpucluster.vm_size#filter) returns the record where there is no problem.
+positional: record
+options:
+  _input:
+    description: Name of the VM size.
+    type: str
+    required: true
+  record:
+    description: A record of the site's own, which wins when it is given and not empty.
+    type: dict
+seealso:
+  - plugin: hpcai.gpucluster.vm_size
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Refuse hardware with problems
+  ansible.builtin.assert:
+    that: gpucluster_vm_size | hpcai.gpucluster.vm_size_problems(gpucluster_vm_size_record | default({})) == []
+"""
+
+RETURN = r"""
+_value:
+  description: Every problem, naming the variable, what was found and what is allowed. Empty if the hardware is right.
+  type: list
+  elements: str
+"""
+
+
+def vm_size_problems(name: t.Any, record: t.Any = None) -> list[str]:
+    """Return what is wrong with the hardware that an inventory gives for a machine."""
+    if record:
+        return [f"gpucluster_vm_size_record: {problem}" for problem in _catalogue.problems(record)]
+    try:
+        _catalogue.find(name)
+    except _catalogue.CatalogueError as exc:
+        return [f"gpucluster_vm_size: {exc}"]
+    return []
+
+
+class FilterModule:
+    """Offer the filter to Ansible."""
+
+    def filters(self) -> dict[str, t.Any]:
+        """Return the filters by name."""
+        return {"vm_size_problems": vm_size_problems}

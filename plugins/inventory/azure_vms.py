@@ -1,0 +1,805 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hosts from Azure's virtual machines and scale sets."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: azure_vms
+short_description: Virtual machines and scale-set instances of Azure, grouped for a Slurm cluster
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Lists virtual machines, members of flexible scale sets and instances of uniform scale sets with a few queries to
+    Azure Resource Graph, a thousand machines per answer, and with the lists of Azure Resource Manager where Resource
+    Graph
+    cannot be used.
+  - Puts them into the groups of this collection's playbooks by a tag, or by the tags that CycleCloud sets.
+  - Reads a file whose name ends in C(azure_vms.yml), C(azure_vms.yaml), C(azure_rm.yml) or C(azure_rm.yaml). Most
+    files of
+    P(azure.azcollection.azure_rm#inventory) work after a change of the line C(plugin:).
+  - A machine is never left out because something about it could not be read. The host is kept, its variable
+    C(azure_facts_missing) says what is missing, and a warning says why. O(strict=true) makes that an error.
+  - An inventory that cannot be read at all is an error, but Ansible still ends with status 0 unless
+    E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set, as in this collection's C(ansible.cfg).
+  - The right that is needed is Reader on each subscription.
+requirements:
+  - azure-core and azure-identity on the machine that runs Ansible
+  - jmespath for O(query), netaddr for a network in O(ansible_host_from)
+extends_documentation_fragment:
+  - hpcai.gpucluster._azure_sign_in
+  - ansible.builtin.constructed
+  - ansible.builtin.inventory_cache
+options:
+  plugin:
+    description: Marks a file as one of this plugin.
+    type: str
+    required: true
+    choices: [hpcai.gpucluster.azure_vms]
+  subscription_id:
+    description:
+      - The subscription. Without this and without O(subscriptions), the default of the Azure CLI, or the only one
+        that the
+        caller can see. May be a template.
+    type: str
+    default: ''
+    env:
+      - name: AZURE_SUBSCRIPTION_ID
+  subscriptions:
+    description: Several subscriptions by id or name, or V(all). Takes the place of O(subscription_id).
+    type: list
+    elements: str
+    default: []
+  management_groups:
+    description: Everything below these management groups, by Resource Graph only, in place of subscriptions.
+    type: list
+    elements: str
+    default: []
+  include_vm_resource_groups:
+    description:
+      - Resource groups of virtual machines and of members of flexible scale sets; V(*) is all.
+      - E(ANSIBLE_AZURE_VM_RESOURCE_GROUPS), separated by commas, takes its place.
+    type: list
+    elements: str
+    default: ['*']
+  include_vmss_resource_groups:
+    description:
+      - Resource groups of uniform scale sets, as CycleCloud makes them; V(*) is all. Empty, as in azure_rm, is none.
+      - E(ANSIBLE_AZURE_VMSS_RESOURCE_GROUPS), separated by commas, takes its place.
+    type: list
+    elements: str
+    default: []
+  filters:
+    description:
+      - Keeps only machines that meet all of these. Resource Graph applies what it can, so that less is sent.
+      - The keys C(resource_groups), C(locations), C(vm_sizes), C(scale_sets), C(powerstates) and C(names) take a
+        value or a list
+        of values, compared without regard to case.
+      - C(tags) takes a mapping of tag to a value, a list of values, or null for any value, compared with regard to
+        case.
+    type: dict
+    default: {}
+  graph_where:
+    description:
+      - A condition in the language of Resource Graph on the machines, such as V(properties.priority =~ 'Spot').
+      - Not with O(source=arm), and there is no falling back to it.
+    type: str
+    default: ''
+  query:
+    description: A JMESPath expression over the list of machines, with azure_rm's names, that picks some of them.
+    type: str
+  exclude_host_filters:
+    description: Leaves out a host for which one of these expressions is true.
+    type: list
+    elements: raw
+    default: []
+  include_host_filters:
+    description: Keeps only hosts for which one of these expressions is true.
+    type: list
+    elements: raw
+    default: [true]
+  default_host_filters:
+    description:
+      - Leaves out a host for which one of these expressions is true. An empty list shows machines that are off, too.
+      - A warning names every host left out for another reason than being off.
+    type: list
+    elements: raw
+    default: ['powerstate != "running"', 'provisioning_state != "succeeded"']
+  hostnames:
+    description:
+      - Expressions for the host name; the first that gives a name is taken. V(default) is the name and four digits of
+        a hash.
+      - Of several machines with one name the oldest keeps it, the others get V(default), and a warning names them.
+    type: list
+    elements: str
+    default: [default]
+  plain_host_names:
+    description: The same as O(hostnames=[name]).
+    type: bool
+    default: false
+  hostvars_prefix:
+    description:
+      - Prefix of all host variables. An empty one gives azure_rm's names.
+      - Expressions may use the names with and without it.
+    type: str
+    default: azure_
+  host_variables:
+    description:
+      - Which variables a host gets, by name or as a set, V(standard) or V(all). Expressions may use all of them in
+        any case.
+      - Without it V(standard), or V(all) if O(hostvars_prefix) is empty.
+      - Ansible needs about 15 microseconds and half a kilobyte for each text of each host to print an inventory.
+    type: list
+    elements: str
+  ansible_host_from:
+    description:
+      - Which address becomes C(ansible_host), the first that a machine has. V(public), V(private), V(fqdn), or a
+        network such as
+        V(10.1.0.0/16), of which any interface may have an address.
+    type: list
+    elements: str
+    default: [public, private]
+  slurm_groups:
+    description:
+      - Puts hosts into C(slurm_controller), C(slurm_database), C(slurm_build), C(slurm_login), C(slurm_compute),
+        C(nfs_server)
+        and C(nfs_client).
+      - The tag O(slurm_role_tag) holds one or more of C(controller), C(database), C(build), C(login), C(compute),
+        C(nfs_server) and
+        C(nfs_client). Without it CycleCloud's tags decide, so that a node of a node array is C(compute), and one
+        whose C(Name) begins
+        with C(scheduler) or C(login) is that.
+    type: bool
+    default: true
+  slurm_role_tag:
+    description: The tag that holds the roles.
+    type: str
+    default: slurm_role
+  vmss_tags:
+    description: Give instances of a scale set the tags of the set, below their own.
+    type: bool
+    default: false
+  placement_groups:
+    description:
+      - Read uniform scale sets that spread over several placement groups from Resource Manager, three lists per set,
+        because Resource Graph does not tell the placement group of an instance. Their C(azure_slurm_switch) then
+        follows the placement groups.
+    type: bool
+    default: false
+  source:
+    description:
+      - V(graph) asks Resource Graph, V(arm) reads the lists of Resource Manager, V(auto) does the first and, if that
+        does not work, the second.
+    type: str
+    choices: [auto, graph, arm]
+    default: auto
+  verify:
+    description:
+      - Resource Graph may be some seconds behind. V(scale_sets) compares the number of instances of each uniform
+        scale set with its
+        capacity and reads a set that differs from Resource Manager. V(all) also reads every power state there.
+        V(none) does neither.
+    type: str
+    choices: [none, scale_sets, all]
+    default: scale_sets
+  concurrency:
+    description: Requests at the same time, 1 to 10.
+    type: int
+    default: 8
+  timeout:
+    description: Seconds to wait for an answer.
+    type: int
+    default: 60
+  retries:
+    description: How often a request is sent again after 408, 429, 500, 502, 503, 504 or a lost connection.
+    type: int
+    default: 8
+  max_wait:
+    description: Seconds that one request may wait in all because Azure says so.
+    type: int
+    default: 300
+  api_versions:
+    description:
+      - Other API versions, by C(compute), C(network), C(scale_set_network), C(resource_graph), C(subscriptions),
+        C(metadata).
+    type: dict
+    default: {}
+  strict:
+    description: Whether a gap in the answers, or an expression that fails, is an error.
+  fail_on_template_errors:
+    description: Whether an expression that fails is an error; as O(strict) if not set.
+    type: bool
+  conditional_groups:
+    description: The same as O(groups), as azure_rm calls it.
+    type: dict
+    default: {}
+  hostvar_expressions:
+    description: The same as O(compose), as azure_rm calls it.
+    type: dict
+    default: {}
+  use_contrib_script_compatible_sanitization:
+    description: Keep dashes in group names, as azure_rm does with this option.
+    type: bool
+    default: false
+  include_arc_resource_groups:
+    description: Refused unless empty. Arc machines are not listed.
+    type: list
+    elements: str
+    default: []
+  include_hcivm_resource_groups:
+    description: Refused unless empty. Machines of Azure Local are not listed.
+    type: list
+    elements: str
+    default: []
+  batch_fetch:
+    description: Accepted for azure_rm's files; has no effect, as do the next five.
+    type: bool
+  batch_fetch_interval:
+    description: Has no effect.
+    type: int
+  batch_fetch_timeout:
+    description: Has no effect.
+    type: int
+  api_profile:
+    description: Has no effect.
+    type: str
+  log_mode:
+    description: Has no effect.
+    type: str
+  log_path:
+    description: Has no effect.
+    type: str
+"""
+
+EXAMPLES = r"""
+# CycleCloud: Slurm nodes are instances of scale sets. Their Slurm name is the computer name.
+plugin: hpcai.gpucluster.azure_vms
+subscription_id: 11111111-2222-3333-4444-555555555555
+include_vm_resource_groups: [cyclecloud-rg]
+include_vmss_resource_groups: [cyclecloud-rg]
+filters:
+  tags:
+    ClusterName: [training]
+hostnames: [computer_name, name, default]
+ansible_host_from: [private]
+keyed_groups:
+  - key: azure_slurm_nodearray | default('none', true)
+    prefix: nodearray
+  - key: azure_slurm_switch
+    prefix: switch
+---
+# Plain virtual machines with a tag slurm_role: controller, login, compute; the public address for those that have one.
+plugin: hpcai.gpucluster.azure_vms
+auth_source: cli
+include_vm_resource_groups: [hpc-rg]
+hostnames: [name]
+ansible_host_from: [public, private]
+keyed_groups:
+  - key: azure_vm_size
+    prefix: size
+  - key: azure_location
+    prefix: location
+groups:
+  spot: azure_priority == 'Spot'
+compose:
+  owner: azure_tags.owner | default('nobody')
+---
+# A mixed fleet: two subscriptions, machines and scale sets of both kinds, on or off; ten minutes of cache.
+plugin: hpcai.gpucluster.azure_vms
+subscriptions: [hpc-production, hpc-test]
+include_vmss_resource_groups: ['*']
+filters:
+  locations: [southcentralus, westeurope]
+default_host_filters: []
+exclude_host_filters:
+  - tags.owner | default('') == 'aks'
+query: "[?starts_with(vm_size, 'Standard_ND') || tags.slurm_role]"
+ansible_host_from: [10.20.0.0/16, private]
+keyed_groups:
+  - key: vmss.name
+    prefix: vmss
+  - key: powerstate
+    prefix: power
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: ~/.cache/gpucluster-azure
+cache_timeout: 600
+---
+# A file of azure_rm: azure_rm's names for the host variables, too.
+plugin: hpcai.gpucluster.azure_vms
+hostvars_prefix: ''
+include_vm_resource_groups: [myrg1]
+include_vmss_resource_groups: ['*']
+conditional_groups:
+  db_hosts: "'dbserver' in name"
+hostvar_expressions:
+  ansible_host: (public_dns_hostnames + public_ipv4_address) | first
+keyed_groups:
+  - prefix: tag
+    key: tags
+exclude_host_filters:
+  - location in ['eastus']
+"""
+
+import contextlib
+import gc
+import json
+import os
+import re
+import time
+import typing as t
+from pathlib import Path
+
+from ansible.errors import AnsibleError, AnsibleParserError
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import (
+    _azure_expressions,
+    _azure_filters,
+    _azure_hostvars,
+    _azure_names,
+    _azure_settings,
+    _azure_slurm,
+)
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import AzureInventoryError, ConfigError
+
+if t.TYPE_CHECKING:
+    from ansible.inventory.data import InventoryData
+    from ansible.parsing.dataloader import DataLoader
+
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_auth import Identity
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import Settings
+
+    Record = dict[str, t.Any]
+
+_SUFFIXES = ("azure_vms.yml", "azure_vms.yaml", "azure_rm.yml", "azure_rm.yaml")
+_RANGES = {"concurrency": (1, 10), "timeout": (1, 3600), "retries": (0, 100), "max_wait": (0, 86400)}
+_REFUSED = {
+    "include_arc_resource_groups": "list those machines with azure.azcollection.azure_rm",
+    "include_hcivm_resource_groups": "list those machines with azure.azcollection.azure_rm",
+    "ad_user": "sign in with az login and set auth_source: cli",
+    "password": "sign in with az login and set auth_source: cli",
+}
+_IDLE = (
+    "batch_fetch",
+    "batch_fetch_interval",
+    "batch_fetch_timeout",
+    "api_profile",
+    "log_mode",
+    "log_path",
+    "thumbprint",
+)
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
+    """Hosts from Azure."""
+
+    NAME = "hpcai.gpucluster.azure_vms"
+
+    def __init__(self) -> None:
+        """Start without options."""
+        super().__init__()
+        self._data: t.Any = None
+        self._strict = False
+        self._jinja_only = False
+        self._key_groups: dict[tuple[int, str], str] = {}
+        self._cache_key = ""
+
+    def verify_file(self, path: str) -> bool:
+        """Accept only files with a suffix of this plugin."""
+        return bool(super().verify_file(path)) and path.endswith(_SUFFIXES)
+
+    def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
+        """Fill the inventory."""
+        super().parse(inventory, loader, path, cache)
+        self._data = inventory
+        self._key_groups.clear()
+        self._read_config_data(path)
+        try:
+            self._check_options()
+            with _no_collections():
+                self._populate(self._records(path, cache))
+        except AzureInventoryError as exc:
+            raise AnsibleParserError(f"{self.NAME}: {exc}") from None
+
+    # Options
+
+    def _check_options(self) -> None:
+        for name, instead in _REFUSED.items():
+            if self.get_option(name):
+                raise ConfigError(f"{name} is not supported; {instead}")
+        for name, (least, most) in _RANGES.items():
+            if not least <= self.get_option(name) <= most:
+                raise ConfigError(f"{name} is {self.get_option(name)}; allowed: {least} to {most}")
+        if self.get_option("graph_where") and self.get_option("source") == "arm":
+            raise ConfigError("graph_where needs Resource Graph; set source to graph")
+        idle = [name for name in _IDLE if self.get_option(name) is not None]
+        if idle:
+            self.display.v(f"{self.NAME}: without effect here: {', '.join(idle)}")
+        self._set_rules()
+
+    def _set_rules(self) -> None:
+        """Set what holds for every expression and group name."""
+        fail = self.get_option("fail_on_template_errors")
+        self._strict = bool(self.get_option("strict") if fail is None else fail)
+        self._jinja_only = bool(self.get_option("use_extra_vars"))
+        if self.get_option("use_contrib_script_compatible_sanitization"):
+            self._sanitize_group_name = staticmethod(_keep_dashes)
+
+    def _settings(self, identity: Identity) -> Settings:
+        get = self.get_option
+        one = [identity.subscription_id] if identity.subscription_id and not get("management_groups") else []
+        return _azure_settings.Settings(
+            cloud=str(get("cloud_environment")),
+            subscriptions=tuple(str(name) for name in get("subscriptions") or one),
+            management_groups=tuple(str(name) for name in get("management_groups")),
+            vm_groups=_groups("ANSIBLE_AZURE_VM_RESOURCE_GROUPS", get("include_vm_resource_groups")),
+            vmss_groups=_groups("ANSIBLE_AZURE_VMSS_RESOURCE_GROUPS", get("include_vmss_resource_groups")),
+            filters=_azure_settings.check_filters(_plain(get("filters"))),
+            graph_where=str(get("graph_where") or ""),
+            source="graph" if get("graph_where") or get("management_groups") else str(get("source")),
+            verify=str(get("verify")),
+            vmss_tags=get("vmss_tags"),
+            placement_groups=get("placement_groups"),
+            strict=bool(get("strict")),
+            concurrency=get("concurrency"),
+            timeout=get("timeout"),
+            retries=get("retries"),
+            max_wait=get("max_wait"),
+            api_versions=_azure_settings.check_versions(_plain(get("api_versions"))),
+        )
+
+    def _identity(self) -> Identity:
+        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_auth
+
+        identity = _azure_auth.Identity(
+            source=str(self.get_option("auth_source")),
+            tenant=self._rendered("tenant"),
+            client_id=self._rendered("client_id"),
+            secret=self._rendered("secret"),
+            certificate=str(self.get_option("x509_certificate_path") or ""),
+            oidc_token=str(self.get_option("oidc_token")),
+            oidc_token_file=str(self.get_option("oidc_token_file_path") or ""),
+            profile=str(self.get_option("profile")),
+            subscription_id=self._rendered("subscription_id"),
+            adfs_authority_url=str(self.get_option("adfs_authority_url")),
+            instance_discovery=not self.get_option("disable_instance_discovery"),
+            verify=self.get_option("cert_validation_mode") == "validate",
+        )
+        return _azure_auth.complete(identity, os.environ)
+
+    def _rendered(self, name: str) -> str:
+        return str(self.templar.template(self.get_option(name)) or "")
+
+    # Records: from the cache or from Azure
+
+    def _records(self, path: str, cache: bool) -> list[Record]:
+        identity = self._identity()
+        settings = self._settings(identity)
+        self._cache_key = f"{self.get_cache_key(path)}_{settings.digest(identity.fingerprint())}"
+        cached = self._cached() if self.get_option("cache") and cache else None
+        if cached is not None:
+            self.display.v(f"{self.NAME}: {len(cached)} machines from the cache")
+            return cached
+        records, complete = self._fetched(identity, settings)
+        if self.get_option("cache") and complete:
+            self._lock_cache_folder()
+            self._cache[self._cache_key] = {"records": json.dumps(records, separators=(",", ":"))}
+        return records
+
+    def _cached(self) -> list[Record] | None:
+        try:
+            return t.cast("list[dict[str, t.Any]]", json.loads(self._cache[self._cache_key]["records"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def _fetched(self, identity: Identity, settings: Settings) -> tuple[list[Record], bool]:
+        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_auth, _azure_client, _azure_fetch
+
+        if not identity.verify:
+            self.display.warning(f"{self.NAME}: certificates are not checked (cert_validation_mode: ignore)")
+        started = time.monotonic()
+        fetch = _azure_client.fetch_metadata(settings, identity.verify)
+        cloud = _azure_client.find_cloud(settings.cloud, fetch)
+        credential = _azure_auth.Credential(lambda: _azure_auth.make_credential(identity, cloud))
+        with _azure_client.Sender(credential, cloud, settings, identity.verify) as sender:
+            client = _azure_client.Client(sender, cloud.resource_manager, sender.renew)
+            found = _azure_fetch.Fetcher(client, settings).run()
+        seconds = time.monotonic() - started
+        self.display.v(f"{self.NAME}: {len(found.records)} machines, {sender.counter.value} requests, {seconds:.1f} s")
+        return found.records, self._reported(found, settings)
+
+    def _reported(self, found: t.Any, settings: Settings) -> bool:
+        """Say what could not be read, and return whether nothing is missing."""
+        for note in found.notes:
+            self.display.warning(f"{self.NAME}: {note}")
+        gaps = list(dict.fromkeys(found.gaps))
+        missing: dict[str, list[str]] = {}
+        for record in found.records:
+            for kind in record["facts_missing"]:
+                missing.setdefault(kind, []).append(record["name"])
+        for kind, names in missing.items():
+            gaps.append(f"{len(names)} machines lack facts ({kind}): {_listed(names)}")
+        if gaps and settings.strict:
+            raise AzureInventoryError("strict, and not everything could be read: " + "; ".join(gaps))
+        for gap in gaps:
+            self.display.warning(f"{self.NAME}: could not be read: {gap}")
+        return not gaps
+
+    # The cache file holds addresses and tags: for its owner alone.
+
+    def update_cache_if_changed(self) -> None:
+        """Write the cache, then take it away from everybody else."""
+        if not self.get_option("cache"):
+            return
+        super().update_cache_if_changed()
+        folder = self._cache_folder()
+        for file in folder.iterdir() if folder else []:
+            if file.name.endswith(self._cache_key):  # after the prefixes of Ansible and of the cache plugin
+                file.chmod(0o600)
+
+    def _cache_folder(self) -> Path | None:
+        connection = self.get_option("cache_connection")
+        folder = Path(os.path.expandvars(str(connection))).expanduser() if connection else None
+        return folder if folder and folder.is_dir() else None
+
+    def _lock_cache_folder(self) -> None:
+        folder = self._cache_folder()
+        if folder and not any(folder.iterdir()) and folder.stat().st_uid == os.getuid():
+            folder.chmod(0o700)
+
+    # Hosts
+
+    def _populate(self, records: list[Record]) -> None:
+        names = _azure_hostvars.Names(str(self.get_option("hostvars_prefix")), self._listed_option("host_variables"))
+        address = _azure_hostvars.address_rule(self._listed_option("ansible_host_from") or [])
+        for record in records:
+            record.update(_azure_slurm.facts(record))
+        if records:
+            names.check(records[0])
+        records = _azure_filters.keep(records, _azure_settings.check_filters(_plain(self.get_option("filters"))))
+        records = _azure_filters.select(records, self.get_option("query"))
+        records = self._visible(records, names)
+        hostnames = _azure_names.choose(records, lambda one: self._wanted_name(one, names), self.display.warning)
+        if self.get_option("slurm_groups"):
+            for group in _azure_slurm.GROUPS:
+                self._data.add_group(group)
+        for hostname, record in zip(hostnames, records):
+            self._add_host(hostname, record, names, address(record))
+
+    def _add_host(self, hostname: str, record: Record, names: _azure_hostvars.Names, address: str | None) -> None:
+        self._data.add_host(hostname)
+        # Straight to the host: the values are plain text from Azure and must stay untrusted. Going through
+        # inventory.set_variable would copy and tag each text, which triples time and memory for many hosts.
+        host = self._data.get_host(hostname)
+        for name, value in names.emitted(record).items():
+            host.set_variable(name, value)
+        if address:
+            host.set_variable("ansible_host", address)
+        variables = names.readable(record)
+        variables["inventory_hostname"] = hostname
+        variables["ansible_host"] = address
+        compose = self.get_option("hostvar_expressions") or self.get_option("compose")
+        if compose:
+            self._set_composite_vars(compose, variables, hostname, strict=self._strict)
+            variables.update({name: host.vars[name] for name in compose if name in host.vars})
+        self._add_to_groups(hostname, record, variables)
+
+    def _add_to_groups(self, hostname: str, record: Record, variables: Record) -> None:
+        if self.get_option("slurm_groups"):
+            for group in self._slurm_groups(hostname, record):
+                self._data.add_child(group, hostname)
+        groups = {**(self.get_option("groups") or {}), **(self.get_option("conditional_groups") or {})}
+        if groups:
+            self._add_host_to_composed_groups(groups, variables, hostname, strict=self._strict, fetch_hostvars=False)
+        keyed = self.get_option("keyed_groups")
+        if keyed:
+            self._add_host_to_keyed_groups(keyed, variables, hostname, strict=self._strict, fetch_hostvars=False)
+
+    def _slurm_groups(self, hostname: str, record: Record) -> list[str]:
+        tag = str(self.get_option("slurm_role_tag"))
+        try:
+            return _azure_slurm.groups(record["tags"], tag)
+        except _azure_slurm.UnknownRoleError as exc:
+            if self.get_option("strict"):
+                raise AzureInventoryError(f"tag {tag} of {hostname}: {exc}") from None
+            self.display.warning(f"{self.NAME}: tag {tag} of {hostname}: {exc}")
+            return []
+
+    def _wanted_name(self, record: Record, names: _azure_hostvars.Names) -> str:
+        wanted = ["name"] if self.get_option("plain_host_names") else self.get_option("hostnames")
+        variables: Record | None = None
+        for preference in wanted:
+            if preference == "default":
+                return str(record["default_inventory_hostname"])
+            variables = variables or names.readable(record)
+            name = self._evaluated(preference, variables, f"hostnames {preference!r} for {record['id']}")
+            if name and _azure_names.usable(str(name)):
+                return str(name)
+            if name:
+                self.display.warning(
+                    f"{self.NAME}: {str(name)!r} cannot be a host name ({record['id']}); the next choice is taken"
+                )
+        return str(record["default_inventory_hostname"])
+
+    def _visible(self, records: list[Record], names: _azure_hostvars.Names) -> list[Record]:
+        """Return the records that the expressions keep; name those hidden for another reason than being off."""
+        default = self.get_option("default_host_filters")
+        exclude, include = list(self.get_option("exclude_host_filters")), list(self.get_option("include_host_filters"))
+        hidden: dict[str, list[str]] = {}
+        if _azure_filters.uses_default_rules(default):
+            kept = []
+            for record in records:
+                reason = _azure_filters.hidden_by_default(record)
+                if reason is None:
+                    kept.append(record)
+                else:
+                    hidden.setdefault(reason, []).append(record["name"])
+            records = kept
+        else:
+            exclude += default
+        self._tell_hidden(hidden)
+        if not exclude and include == [True]:
+            return records
+        return [one for one in records if self._passes(one, exclude, include, names)]
+
+    def _tell_hidden(self, hidden: dict[str, list[str]]) -> None:
+        for reason, hosts in hidden.items():
+            text = (
+                f"{self.NAME}: {len(hosts)} machines are left out ({reason}) by default_host_filters: {_listed(hosts)}"
+            )
+            self.display.v(text) if reason == "off" else self.display.warning(text)
+
+    def _passes(self, record: Record, exclude: list[t.Any], include: list[t.Any], names: _azure_hostvars.Names) -> bool:
+        variables = names.readable(record)
+        if any(self._holds(rule, variables, record) for rule in exclude):
+            return False
+        return any(self._holds(rule, variables, record) for rule in include)
+
+    def _holds(self, rule: t.Any, variables: Record, record: Record) -> bool:
+        if isinstance(rule, bool):
+            return rule
+        try:
+            return self._condition(rule, variables)
+        except Exception as exc:
+            if self._strict:
+                raise AzureInventoryError(f"the filter {rule!r} failed for {record['name']}: {exc}") from None
+            return False
+
+    # Expressions
+
+    def _evaluated(self, expression: str, variables: Record, what: str) -> t.Any:
+        try:
+            return self._compose(expression, variables)
+        except Exception as exc:
+            if self._strict:
+                raise AzureInventoryError(f"{what}: {exc}") from None
+            return None
+
+    def _compose(self, template: t.Any, variables: Record, disable_lookups: t.Any = ...) -> t.Any:  # noqa: ARG002
+        """Read simple expressions directly and leave the rest to Jinja."""
+        read = (
+            None if self._jinja_only else _azure_expressions.value_of(template) if isinstance(template, str) else None
+        )
+        if read:
+            try:
+                return read(variables)
+            except _azure_expressions.MissingError:
+                if not self._strict:
+                    raise
+            except _azure_expressions.LeaveToJinjaError:
+                pass
+        return super()._compose(template, variables)
+
+    def _condition(self, condition: t.Any, variables: Record) -> bool:
+        test = (
+            None if self._jinja_only else _azure_expressions.test_of(condition) if isinstance(condition, str) else None
+        )
+        if test:
+            try:
+                return test(variables)
+            except _azure_expressions.MissingError:
+                if not self._strict:
+                    raise
+            except _azure_expressions.LeaveToJinjaError:
+                pass
+        return bool(super()._compose(condition, variables))
+
+    def _add_host_to_composed_groups(
+        self, groups: Record, variables: Record, host: str, strict: bool = False, fetch_hostvars: bool = True
+    ) -> None:
+        """Decide simple conditions directly and leave the rest to the base class."""
+        rest = {}
+        for name, condition in groups.items():
+            test = (
+                None
+                if self._jinja_only
+                else _azure_expressions.test_of(condition)
+                if isinstance(condition, str)
+                else None
+            )
+            try:
+                member = test(variables) if test else condition if isinstance(condition, bool) else None
+            except (_azure_expressions.MissingError, _azure_expressions.LeaveToJinjaError):
+                member = None
+            if member is None:
+                rest[name] = condition
+            elif member:
+                self._data.add_child(self._data.add_group(self._sanitize_group_name(name)), host)
+        if rest:
+            super()._add_host_to_composed_groups(rest, variables, host, strict=strict, fetch_hostvars=fetch_hostvars)
+
+    def _add_host_to_keyed_groups(
+        self, keys: list[t.Any], variables: Record, host: str, strict: bool = False, fetch_hostvars: bool = True
+    ) -> None:
+        """Remember which group a text leads to; the base class decides it once and all that is not a text."""
+        for position, keyed in enumerate(keys):
+            value = self._simple_key(keyed, variables)
+            known = self._key_groups.get((position, value)) if value else None
+            if known:
+                self._data.add_child(known, host)
+                continue
+            super()._add_host_to_keyed_groups([keyed], variables, host, strict=strict, fetch_hostvars=fetch_hostvars)
+            if value:
+                self._key_groups[position, value] = self._data.add_group(self._name_of_key(keyed, value))
+
+    def _simple_key(self, keyed: t.Any, variables: Record) -> str | None:
+        """Return the text that names the group; None for all that is not simply one group per text."""
+        if not isinstance(keyed, dict) or keyed.get("parent_group") or not isinstance(keyed.get("key"), str):
+            return None
+        try:
+            value = self._compose(keyed["key"], variables)
+        except (AnsibleError, _azure_expressions.MissingError):
+            return None
+        return value if isinstance(value, str) and value else None
+
+    def _name_of_key(self, keyed: Record, value: str) -> str:
+        prefix, separator = keyed.get("prefix", ""), keyed.get("separator", "_")
+        if prefix == "" and self.get_option("leading_separator") is False:
+            separator = ""
+        return str(self._sanitize_group_name(f"{prefix}{separator}{value}"))
+
+    def _listed_option(self, name: str) -> list[str] | None:
+        value = self.get_option(name)
+        return None if value is None else [str(one) for one in value]
+
+
+@contextlib.contextmanager
+def _no_collections() -> t.Iterator[None]:
+    """
+    Keep Python from searching a million new objects for cycles while they are made, and again while they are used.
+
+    That is a tenth of the time for ten thousand hosts. What an earlier inventory left is searched again first.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    gc.unfreeze()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+def _groups(variable: str, option: t.Any) -> tuple[str, ...]:
+    return _azure_settings.split_groups(os.environ.get(variable), _plain(option))
+
+
+def _plain(value: t.Any) -> t.Any:
+    """Return option values without Ansible's tags, so that they can be compared, hashed and written as JSON."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, str) else value
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _keep_dashes(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)

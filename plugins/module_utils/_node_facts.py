@@ -1,0 +1,100 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""What must be the same on all nodes of a cluster: versions, time, mounts and users."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import typing as t
+from pathlib import Path
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+
+
+class Host:
+    """A node, seen through a runner and a root folder."""
+
+    def __init__(self, run: Runner, root: Path = Path("/")) -> None:
+        self._run = run
+        self._root = root
+
+    def versions(self) -> dict[str, str | None]:
+        """Return the versions by component; None where a component is not installed."""
+        return {
+            "kernel": os.uname().release,
+            "driver": self._driver(),
+            "ofed": self._first(["ofed_info", "-s"], r"(\S+?):?\s*$"),
+            "slurm": self._first(["slurmd", "-V"], r"(\d\S*)") or self._first(["sinfo", "-V"], r"(\d\S*)"),
+            "nccl": self._nccl(),
+        }
+
+    def clock(self) -> dict[str, t.Any]:
+        """Return whether the clock is kept right, and by how many seconds it is off where that is known."""
+        tracking = self._first(["chronyc", "-c", "tracking"], r"(.+)")
+        if tracking and len(tracking.split(",")) > 4:
+            fields = tracking.split(",")
+            return {"synchronized": fields[-1] != "Not synchronised", "offset": float(fields[4]), "by": "chrony"}
+        if (self._root / "run/systemd/container").exists():
+            return {"synchronized": True, "offset": None, "by": "the container's host"}
+        word = self._first(["timedatectl", "show", "--property=NTPSynchronized", "--value"], r"(yes|no)")
+        return {"synchronized": {"yes": True, "no": False}.get(word or ""), "offset": None, "by": "timedatectl"}
+
+    def mounts(self, paths: Sequence[str]) -> dict[str, str]:
+        """Return what is wrong with each path that should be a mount: C(ok), C(missing) or C(hangs)."""
+        lines = (self._root / "proc/mounts").read_text(encoding="utf-8").splitlines()
+        mounted = {line.split()[1].replace("\\040", " ") for line in lines}
+        return {path: self._mount(path, mounted) for path in paths}
+
+    def _mount(self, path: str, mounted: set[str]) -> str:
+        """Return the state of one mount."""
+        if path.rstrip("/") not in mounted and path != "/":
+            return "missing"
+        code, _out, _err = self._run(["timeout", "--kill-after=1", "10", "stat", "--file-system", path])
+        return "ok" if code == 0 else "hangs"
+
+    def _driver(self) -> str | None:
+        """Return the version of the NVIDIA kernel driver."""
+        path = self._root / "sys/module/nvidia/version"
+        return path.read_text(encoding="utf-8").strip() if path.exists() else None
+
+    def _nccl(self) -> str | None:
+        """Return the version of the NCCL library on the node; one in a container is not seen."""
+        folders = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/lib")
+        found = sorted(
+            match.group(1)
+            for folder in folders
+            for path in (self._root / folder).glob("libnccl.so.*")
+            for match in [re.search(r"libnccl\.so\.(\d+\.\d+\.\d+)$", path.name)]
+            if match
+        )
+        return ",".join(dict.fromkeys(found)) or None
+
+    def _first(self, args: Sequence[str], pattern: str) -> str | None:
+        """Return what a command says, or None if there is no such command."""
+        try:
+            code, out, _err = self._run(args)
+        except FileNotFoundError:
+            return None
+        match = re.search(pattern, out.strip()) if code == 0 else None
+        return match.group(1) if match else None
+
+
+def users(names: Sequence[str]) -> dict[str, dict[str, int] | None]:
+    """Return numbers by name; None where a name does not resolve."""
+    found: dict[str, dict[str, int] | None] = {}
+    for name in names:
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            found[name] = None
+        else:
+            found[name] = {"uid": entry.pw_uid, "gid": entry.pw_gid}
+    return found

@@ -1,0 +1,77 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Hold nodes of Slurm for as long as a module works with them."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _interrupt, _slurm_job
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible.module_utils.basic import AnsibleModule
+
+ALLOCATION: dict[str, t.Any] = {
+    "name": {"type": "str", "default": "gpucluster"},
+    "job_id": {"type": "int"},
+    "partition": {"type": "str"},
+    "exclusive": {"type": "bool", "default": True},
+    "time_limit": {"type": "int", "default": 15},
+    "pending_timeout": {"type": "int", "default": 120},
+    "submit_options": {"type": "dict", "default": {}},
+}
+
+
+def slurm(module: AnsibleModule) -> _slurm_job.Slurm:
+    """Return Slurm as the module reaches it."""
+
+    def run(args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+        return t.cast("tuple[int, str, str]", module.run_command(list(args), data=data))
+
+    return _slurm_job.Slurm(run)
+
+
+def submit_options(params: dict[str, t.Any], nodes: t.Sequence[str] | None, count: int | None) -> list[str]:
+    """Return the options of sbatch."""
+    named = {
+        "job_name": params["name"],
+        "nodes": str(count or len(nodes or ()) or 1),
+        "nodelist": ",".join(nodes) if nodes else None,
+        "partition": params["partition"],
+        "exclusive": params["exclusive"],
+        "time": str(params["time_limit"]),
+        "no_kill": True,
+        "no_requeue": True,
+    }
+    return _slurm_job.options({**named, **params["submit_options"]})
+
+
+@contextlib.contextmanager
+def allocation(
+    slurm: _slurm_job.Slurm,
+    params: dict[str, t.Any],
+    nodes: t.Sequence[str] | None = None,
+    count: int | None = None,
+) -> Iterator[_slurm_job.Job]:
+    """Give a running job that holds the nodes; what was submitted for it is gone afterwards, whatever happens."""
+    with _interrupt.cleaned_up(lambda: slurm.cancel(slurm.submitted)):
+        try:
+            number = params["job_id"]
+            if not number:
+                seconds = 60 * params["time_limit"]
+                chosen = [*submit_options(params, nodes, count), "--output=/dev/null", "--chdir=/"]
+                number = slurm.submit(chosen, _slurm_job.holder(seconds))
+            job = slurm.wait_started(number, params["pending_timeout"], poll=0.5)
+            if job.ended:
+                raise _slurm_job.SlurmError(
+                    f"job {number} ended before it could be used: it is {job.state} {job.reason}"
+                )
+            yield job
+        finally:
+            slurm.cancel(slurm.submitted)

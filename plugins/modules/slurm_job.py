@@ -1,0 +1,279 @@
+#!/usr/bin/python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Module slurm_job."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_job
+short_description: Run, await and cancel jobs of Slurm
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Submits a job, waits for it within bounds, and returns its exit status and output.
+  - A job that does not start is cancelled, and the error says in words why Slurm held it.
+  - Jobs that the module submitted and still waits for are cancelled when the module is interrupted, also when the
+    connection to the host breaks, and Slurm's own O(time_limit) ends them in any case.
+  - A O(command) runs attached, so that its output comes back through Slurm and no folder needs to be shared.
+    A O(script) is a batch job like any other.
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+  - hpcai.gpucluster._slurm_allocation
+attributes:
+  check_mode:
+    support: full
+    details: Nothing is submitted or cancelled in check mode.
+  diff_mode:
+    support: none
+  idempotent:
+    support: partial
+    details: A job runs each time. With O(state=absent), or with O(job_id), a second run changes nothing.
+options:
+  state:
+    description:
+      - V(finished) submits the job, unless O(job_id) names one, and waits until it is over.
+      - V(started) waits only until it runs, and leaves it running.
+      - V(absent) cancels O(job_id), or all of the user's own jobs with O(name).
+    type: str
+    choices: [finished, started, absent]
+    default: finished
+  command:
+    description:
+      - Command and arguments, run on all nodes at once with C(srun).
+    type: list
+    elements: str
+  each_node:
+    description:
+      - Whether O(command) is run on each node by itself, at the same time, with one result per node. A node
+        that fails or hangs then does not hide the others.
+    type: bool
+    default: false
+  script:
+    description:
+      - Text of a batch script.
+    type: str
+  nodes:
+    description:
+      - Number of nodes. The default is the length of O(nodelist), or 1.
+    type: int
+  nodelist:
+    description:
+      - Names of the nodes.
+    type: list
+    elements: str
+    default: []
+  step_options:
+    description:
+      - Further options of C(srun) for O(command), such as V(--mpi=pmix).
+    type: list
+    elements: str
+    default: []
+  timeout:
+    description:
+      - Seconds that O(command) may take. The default is O(time_limit), less a quarter of a minute.
+    type: int
+  output:
+    description:
+      - File for the output of O(script), on the node that runs the script; see C(sbatch --output).
+    type: str
+    default: /dev/null
+seealso:
+  - module: hpcai.gpucluster.nccl_test
+"""
+
+EXAMPLES = r"""
+- name: Ask every node of the partition for its name
+  hpcai.gpucluster.slurm_job:
+    partition: main
+    nodelist: [gpu1, gpu2]
+    command: [hostname]
+    each_node: true
+
+- name: Run a batch script and wait for it
+  hpcai.gpucluster.slurm_job:
+    nodes: 2
+    script: |
+      #!/bin/sh
+      srun --mpi=pmix ./program
+    output: /shared/program-%j.txt
+
+- name: Cancel what an earlier run left behind
+  hpcai.gpucluster.slurm_job:
+    name: gpucluster-validate
+    state: absent
+"""
+
+RETURN = r"""
+job_id:
+  description: Number of the job.
+  returned: when there is a job
+  type: int
+  sample: 17
+state:
+  description: Slurm's state of the job when the module ended.
+  returned: when there is a job
+  type: str
+  sample: COMPLETED
+nodes:
+  description: Names of the job's nodes.
+  returned: when the job has started
+  type: list
+  elements: str
+exit_code:
+  description:
+    - Exit status of the script; 128 and the number of the signal if it was killed.
+    - With O(command) the highest status of all results; 124 if one took too long.
+  returned: when the job has run
+  type: int
+results:
+  description: One entry for the command, or one per node with O(each_node).
+  returned: with O(command)
+  type: list
+  elements: dict
+  contains:
+    nodes:
+      description: Names of the nodes.
+      type: list
+      elements: str
+    rc:
+      description: Exit status; 124 if it took too long.
+      type: int
+    stdout:
+      description: What the command printed.
+      type: str
+    stderr:
+      description: What the command and Slurm complained about.
+      type: str
+    seconds:
+      description: How long it took.
+      type: float
+output:
+  description: What the script printed.
+  returned: when the file of O(output) can be read on this host
+  type: str
+cancelled:
+  description: Numbers of the jobs that were cancelled.
+  returned: with O(state=absent)
+  type: list
+  elements: int
+"""
+
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _interrupt, _slurm_job, _slurm_run
+
+_LONGEST_OUTPUT = 4 * 1024 * 1024
+
+
+def absent(slurm: _slurm_job.Slurm, params: dict[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
+    """Cancel a job, or all own jobs of a name."""
+    if params["job_id"]:
+        numbers = [] if slurm.job(params["job_id"]).ended else [params["job_id"]]
+    else:
+        numbers = slurm.named(params["name"])
+    if not check_mode:
+        slurm.cancel(numbers)
+    return {"changed": bool(numbers), "cancelled": numbers}
+
+
+def command(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Run a command in an allocation."""
+    with _slurm_run.allocation(slurm, params, params["nodelist"], params["nodes"]) as job:
+        names = params["nodelist"] or slurm.hostnames(job.nodes)
+        groups = [(name,) for name in names] if params["each_node"] else [tuple(names)]
+        limit = params["timeout"] or 60 * params["time_limit"] - 15
+        steps = [
+            _slurm_job.Step(params["name"], group, tuple(params["step_options"]), tuple(params["command"]), limit)
+            for group in groups
+        ]
+        results = slurm.steps(job.id, steps)
+    return {
+        "changed": True,
+        "job_id": job.id,
+        "state": "COMPLETED",
+        "nodes": names,
+        "exit_code": max(result.code for result in results),
+        "results": [
+            {
+                "nodes": list(result.step.nodes),
+                "rc": result.code,
+                "stdout": result.stdout,
+                "stderr": result.stderr,
+                "seconds": round(result.seconds, 2),
+            }
+            for result in results
+        ],
+    }
+
+
+def batch(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Submit a script, or take a job that exists, and wait as long as asked for."""
+    with _interrupt.cleaned_up(lambda: slurm.cancel(slurm.submitted)):
+        number = params["job_id"]
+        if not number:
+            chosen = _slurm_run.submit_options(params, params["nodelist"], params["nodes"])
+            script = params["script"] or _slurm_job.holder(60 * params["time_limit"])
+            number = slurm.submit([*chosen, f"--output={params['output']}"], script)
+        job = slurm.wait_started(number, params["pending_timeout"], poll=0.5)
+        if params["state"] == "finished":
+            job = slurm.wait_finished(number, 60 * params["time_limit"] + 60)
+    found: dict[str, t.Any] = {
+        "changed": not params["job_id"],
+        "job_id": number,
+        "state": job.state,
+        "nodes": slurm.hostnames(job.nodes),
+    }
+    if job.ended:
+        found["exit_code"] = job.exit_code
+    if job.output and job.output != "/dev/null" and Path(job.output).is_file():
+        with Path(job.output).open(encoding="utf-8", errors="replace") as stream:
+            found["output"] = stream.read(_LONGEST_OUTPUT)
+    return found
+
+
+def run(slurm: _slurm_job.Slurm, params: dict[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
+    """Do what the state asks for."""
+    if params["state"] == "absent":
+        return absent(slurm, params, check_mode)
+    if check_mode and not params["job_id"]:
+        return {"changed": True, "results": []}
+    if params["command"]:
+        return command(slurm, params)
+    return batch(slurm, params)
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            **_slurm_run.ALLOCATION,
+            "state": {"type": "str", "choices": ["finished", "started", "absent"], "default": "finished"},
+            "command": {"type": "list", "elements": "str"},
+            "each_node": {"type": "bool", "default": False},
+            "script": {"type": "str"},
+            "nodes": {"type": "int"},
+            "nodelist": {"type": "list", "elements": "str", "default": []},
+            "step_options": {"type": "list", "elements": "str", "default": []},
+            "timeout": {"type": "int"},
+            "output": {"type": "str", "default": "/dev/null"},
+        },
+        mutually_exclusive=[("command", "script")],
+        required_if=[("state", "finished", ("command", "script", "job_id"), True)],
+        supports_check_mode=True,
+    )
+    try:
+        result = run(_slurm_run.slurm(module), module.params, module.check_mode)
+    except _slurm_job.SlurmError as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

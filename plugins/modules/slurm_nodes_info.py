@@ -1,0 +1,178 @@
+#!/usr/bin/python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Module slurm_nodes_info."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_nodes_info
+short_description: List the nodes of Slurm and choose those that a test may take
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Returns every node with its state, and which nodes fit what is asked for.
+  - Fails with the reason if there is no such partition or node, if nothing is idle, or if fewer nodes are idle than
+    asked for.
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+  - hpcai.gpucluster._attributes.info_module
+options:
+  partition:
+    description:
+      - Only nodes of this partition.
+    type: str
+  nodelist:
+    description:
+      - Only these nodes; names, or Slurm's ranges such as V(gpu[1-4,7]).
+    type: list
+    elements: str
+    default: []
+  nodes:
+    description:
+      - So many nodes, the first ones that are idle.
+    type: int
+  busy_too:
+    description:
+      - Whether nodes that work for somebody are chosen as well.
+    type: bool
+    default: false
+  select:
+    description:
+      - Whether it is an error if no node can be chosen.
+    type: bool
+    default: true
+"""
+
+EXAMPLES = r"""
+- name: Choose all idle nodes of a partition
+  hpcai.gpucluster.slurm_nodes_info:
+    partition: main
+  register: __nodes
+"""
+
+RETURN = r"""
+nodes:
+  description: All nodes of Slurm.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the node.
+      type: str
+    partitions:
+      description: Names of its partitions.
+      type: list
+      elements: str
+    state:
+      description: State in lower case, without marks.
+      type: str
+      sample: idle
+    answers:
+      description: Whether slurmd answers.
+      type: bool
+    version:
+      description: Version of slurmd.
+      type: str
+    gres:
+      description: Generic resources.
+      type: str
+    gpus:
+      description: Number of GPUs among them.
+      type: int
+    cpus:
+      description: Number of CPUs.
+      type: int
+    reason:
+      description: Why the node is down or drained.
+      type: str
+wanted:
+  description: Names of the nodes of O(partition) and O(nodelist), in whatever state.
+  returned: always
+  type: list
+  elements: str
+selected:
+  description: Names of the nodes that a test may take.
+  returned: always
+  type: list
+  elements: str
+busy:
+  description: Names of the nodes that were left out because they work for somebody.
+  returned: always
+  type: list
+  elements: str
+unusable:
+  description: Names of the nodes that are down, drained, or do not answer.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_nodes
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+
+
+def names(run: Runner, expressions: Sequence[str]) -> list[str]:
+    """Return the names behind ranges."""
+    if not expressions:
+        return []
+    code, out, err = run(["scontrol", "show", "hostnames", ",".join(expressions)])
+    if code != 0:
+        raise _slurm_nodes.SelectionError(f"nodelist: {(err or out).strip()}")
+    return out.split()
+
+
+def info(run: Runner, params: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return nodes and choice."""
+    code, out, err = run(["sinfo", "--Node", "--noheader", f"--format={_slurm_nodes.FORMAT}"])
+    if code != 0:
+        raise _slurm_nodes.SelectionError(f"sinfo exited {code}: {(err or out).strip()}")
+    nodes = _slurm_nodes.parse(out)
+    chosen = _slurm_nodes.Selection([], [], [])
+    partition, nodelist = params["partition"] or None, names(run, params["nodelist"])
+    wanted = [node.name for node in _slurm_nodes.meant(nodes, partition, nodelist)]
+    if params["select"]:
+        chosen = _slurm_nodes.select(
+            nodes,
+            partition=partition,
+            nodelist=nodelist,
+            count=params["nodes"],
+            busy_too=params["busy_too"],
+        )
+    listed = [dict(node._asdict(), partitions=list(node.partitions)) for node in nodes]
+    return {"nodes": listed, "wanted": wanted, **chosen._asdict()}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "partition": {"type": "str"},
+            "nodelist": {"type": "list", "elements": "str", "default": []},
+            "nodes": {"type": "int"},
+            "busy_too": {"type": "bool", "default": False},
+            "select": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        found = info(lambda args: module.run_command(list(args)), module.params)
+    except _slurm_nodes.SelectionError as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(changed=False, **found)
+
+
+if __name__ == "__main__":
+    main()

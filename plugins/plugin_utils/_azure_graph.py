@@ -1,0 +1,222 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Questions to Azure Resource Graph: the query texts, and reading all pages of an answer."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_client import BrokenAnswerError, RequestError
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import ConfigError
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_client import Client
+
+    Row = dict[str, t.Any]
+
+T = t.TypeVar("T")
+
+PATH = "/providers/Microsoft.ResourceGraph/resources"
+PAGE = 1000  # the most that one answer may hold
+SCOPE = 300  # subscriptions per query
+
+VM = "microsoft.compute/virtualmachines"
+INSTANCE = "microsoft.compute/virtualmachinescalesets/virtualmachines"
+NIC = "microsoft.network/networkinterfaces"
+INSTANCE_NIC = f"{INSTANCE}/networkinterfaces"
+ADDRESS = "microsoft.network/publicipaddresses"
+INSTANCE_ADDRESS = f"{INSTANCE_NIC}/ipconfigurations/publicipaddresses"
+SCALE_SET = "microsoft.compute/virtualmachinescalesets"
+
+COMMON = "id, name, type, location, resourceGroup, subscriptionId"
+WHOLE = f"{COMMON}, zones, tags, plan, sku, identity, properties"  # when Azure refuses the exact projection
+
+_OF_A_MACHINE = {
+    "vmId": "properties.vmId",
+    "vmSize": "properties.hardwareProfile.vmSize",
+    "provisioningState": "properties.provisioningState",
+    "timeCreated": "properties.timeCreated",
+    "licenseType": "properties.licenseType",
+    "priority": "properties.priority",
+    "computerName": "properties.osProfile.computerName",
+    "osType": "properties.storageProfile.osDisk.osType",
+    "osDiskName": "properties.storageProfile.osDisk.name",
+    "osDiskId": "properties.storageProfile.osDisk.managedDisk.id",
+    "vmssId": "properties.virtualMachineScaleSet.id",
+    "ppgId": "properties.proximityPlacementGroup.id",
+}
+_RAW_OF_A_MACHINE = {
+    "imageReference": "properties.storageProfile.imageReference",
+    "dataDisks": "properties.storageProfile.dataDisks",
+    "nics": "properties.networkProfile.networkInterfaces",
+    "instanceView": "properties.extended.instanceView",
+}
+MACHINE = ", ".join(
+    [f"{COMMON}, zones, tags, plan, sku, identityType = tostring(identity.type)"]
+    + [f"{name} = tostring({path})" for name, path in _OF_A_MACHINE.items()]
+    + ["isWindows = isnotnull(properties.osProfile.windowsConfiguration)"]
+    + [f"{name} = {path}" for name, path in _RAW_OF_A_MACHINE.items()]
+)
+NIC_COLUMNS = (
+    "id, name, vmId = tolower(tostring(properties.virtualMachine.id)), isPrimary = properties.primary, "
+    "mac = tostring(properties.macAddress), nsgId = tostring(properties.networkSecurityGroup.id), "
+    "accelerated = properties.enableAcceleratedNetworking, ipConfigurations = properties.ipConfigurations"
+)
+ADDRESS_COLUMNS = (
+    "id, name, ip = tostring(properties.ipAddress), fqdn = tostring(properties.dnsSettings.fqdn), "
+    "version = tostring(properties.publicIPAddressVersion)"
+)
+SCALE_SET_COLUMNS = (
+    f"{COMMON}, tags, sku, mode = tostring(properties.orchestrationMode), "
+    "singlePlacementGroup = properties.singlePlacementGroup"
+)
+
+
+class GraphError(Exception):
+    """Resource Graph cannot answer this; the other route has to."""
+
+
+class Query(t.NamedTuple):
+    """A query and the way back if Azure knows fewer columns than its documentation."""
+
+    text: str
+    plain: str
+
+
+def literal(text: str) -> str:
+    """Return a text as a literal of the query language; this is the only way user input enters a query."""
+    if any(ord(char) < 32 or ord(char) == 127 for char in text):
+        raise ConfigError(f"the filter value {text!r} has a control character, which Resource Graph does not allow")
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def conditions(filters: Mapping[str, t.Any], groups: Sequence[str], extra: str = "") -> list[str]:
+    """Return the where clauses of what can be decided on the server; the client decides everything again."""
+    found = []
+    if groups and "*" not in groups:
+        found.append(f"resourceGroup in~ ({_literals(groups)})")
+    columns = {"resource_groups": "resourceGroup", "locations": "location", "names": "name"}
+    found += [f"{column} in~ ({_literals(filters[key])})" for key, column in columns.items() if filters.get(key)]
+    for tag, values in (filters.get("tags") or {}).items():
+        column = f"tags[{literal(tag)}]"
+        found.append(f"isnotnull({column})" if values is None else f"tostring({column}) in ({_literals(values)})")
+    if extra:
+        found.append(f"({' '.join(extra.split())})")
+    return found
+
+
+def table(kind: str) -> str:
+    """Return the table that holds a type; instances of uniform scale sets live in one of their own."""
+    return "ComputeResources" if kind.startswith(INSTANCE) else "resources"
+
+
+def query(kind: str, columns: str, where: Iterable[str] = ()) -> Query:
+    """Return the query for all resources of a type that meet the conditions."""
+    lines = [table(kind), f"| where type =~ '{kind}'", *(f"| where {condition}" for condition in where)]
+    end = "| order by id asc"
+    return Query("\n".join([*lines, f"| project {columns}", end]), "\n".join([*lines, f"| project {WHOLE}", end]))
+
+
+def nic_query(kind: str, owner: str, where: Sequence[str]) -> Query:
+    """Return the query for network interfaces; only those of the wanted machines if there are conditions."""
+    plain = query(kind, NIC_COLUMNS)
+    if not where or kind != NIC:
+        return plain
+    inner = "\n".join(
+        [
+            table(owner),
+            f"    | where type =~ '{owner}'",
+            *(f"    | where {condition}" for condition in where),
+            "    | project vmId = tolower(id)",
+        ]
+    )
+    head, end = plain.text.rsplit("\n", 1)
+    return Query(
+        f"{head}\n| where isnotempty(vmId)\n| join kind=inner ({inner}) on vmId\n| project-away vmId1\n{end}",
+        plain.plain,
+    )
+
+
+def rows(
+    client: Client, version: str, scope: Mapping[str, t.Any], asked: Query, convert: Callable[[Row], T]
+) -> list[T]:
+    """Return every row of a query, converted page by page; never fewer than Azure says there are."""
+    text = asked.text
+    for attempt in range(3):
+        try:
+            return _Reader(client, version, scope, text).read(convert)
+        except RequestError as exc:
+            if exc.code.lower().startswith("invalidquery") and text != asked.plain:
+                text = asked.plain
+                continue
+            raise
+        except _InconsistentError as exc:
+            if attempt == 2:
+                raise GraphError(str(exc)) from None
+            continue
+    raise GraphError("Resource Graph gave different answers to one query three times")
+
+
+class _InconsistentError(Exception):
+    """The pages of one answer do not fit together; asking again may help."""
+
+
+class _Reader:
+    """One pass over all pages of one query."""
+
+    def __init__(self, client: Client, version: str, scope: Mapping[str, t.Any], text: str) -> None:
+        self._client = client
+        self._query = {"api-version": version}
+        self._body = {**scope, "query": text}
+        self._size = PAGE
+
+    def read(self, convert: Callable[[Row], T]) -> list[T]:
+        """Return all rows after checking that none is missing and none came twice."""
+        found: list[T] = []
+        ids: set[str] = set()
+        tokens: set[str] = set()
+        token = ""
+        while True:
+            answer = self._page(token)
+            data = answer.get("data")
+            if not isinstance(data, list):
+                raise BrokenAnswerError(200, "BrokenAnswer", "Resource Graph's answer has no list 'data'")
+            ids.update(str(row.get("id")).lower() for row in data)
+            found += [convert(row) for row in data]
+            token = str(answer.get("$skipToken") or "")
+            if not token:
+                self._check(len(found), len(ids), answer)
+                return found
+            if token in tokens or not data:
+                raise _InconsistentError("Resource Graph's skip token leads in a circle")
+            tokens.add(token)
+
+    def _page(self, token: str) -> dict[str, t.Any]:
+        while True:
+            options: dict[str, t.Any] = {"resultFormat": "objectArray", "$top": self._size}
+            if token:
+                options["$skipToken"] = token
+            try:
+                return self._client.post(PATH, self._query, {**self._body, "options": options})
+            except RequestError as exc:
+                if exc.code != "ResponsePayloadTooLarge" or self._size <= 1:
+                    raise
+                self._size = max(1, self._size // 2)
+
+    def _check(self, count: int, distinct: int, answer: Mapping[str, t.Any]) -> None:
+        total = answer.get("totalRecords")
+        if isinstance(total, int) and total != count:
+            raise _InconsistentError(f"Resource Graph announced {total} rows and gave {count}")
+        if distinct != count:
+            raise _InconsistentError("Resource Graph gave a row twice")
+        if str(answer.get("resultTruncated")).lower() == "true":
+            raise _InconsistentError("Resource Graph cut its answer short")
+
+
+def _literals(values: Iterable[str]) -> str:
+    return ", ".join(literal(str(value)) for value in values)

@@ -1,0 +1,139 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""What the Azure inventory has to know before it asks Azure anything: errors, clouds and settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import typing as t
+
+SCHEMA = 1  # of the cached records; a change makes older caches miss
+
+API_VERSIONS = {
+    "compute": "2025-04-01",
+    "network": "2025-05-01",
+    "scale_set_network": "2018-10-01",
+    "resource_graph": "2024-04-01",
+    "subscriptions": "2022-12-01",
+    "metadata": "2022-09-01",
+}
+
+FILTERS = ("resource_groups", "locations", "tags", "vm_sizes", "scale_sets", "powerstates", "names")
+_GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+class AzureInventoryError(Exception):
+    """Something about Azure or the inventory file that the user has to know; the text says what to change."""
+
+
+class ConfigError(AzureInventoryError):
+    """An option of the inventory file cannot be used as it is."""
+
+
+class Cloud(t.NamedTuple):
+    """The two addresses that tell one Azure cloud from another."""
+
+    name: str
+    resource_manager: str
+    authority: str
+
+
+CLOUDS = {
+    cloud.name.lower(): cloud
+    for cloud in (
+        Cloud("AzureCloud", "https://management.azure.com", "https://login.microsoftonline.com"),
+        Cloud("AzureUSGovernment", "https://management.usgovcloudapi.net", "https://login.microsoftonline.us"),
+        Cloud("AzureChinaCloud", "https://management.chinacloudapi.cn", "https://login.chinacloudapi.cn"),
+    )
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that shapes the list of machines; nothing here is a secret."""
+
+    cloud: str = "AzureCloud"
+    subscriptions: tuple[str, ...] = ()
+    management_groups: tuple[str, ...] = ()
+    vm_groups: tuple[str, ...] = ("*",)
+    vmss_groups: tuple[str, ...] = ()
+    filters: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    graph_where: str = ""
+    source: str = "auto"
+    verify: str = "scale_sets"
+    vmss_tags: bool = False
+    placement_groups: bool = False
+    strict: bool = False
+    concurrency: int = 8
+    timeout: int = 60
+    retries: int = 8
+    max_wait: int = 300
+    api_versions: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def version(self, api: str) -> str:
+        """Return the API version to ask for."""
+        return self.api_versions.get(api) or API_VERSIONS[api]
+
+    def digest(self, identity: t.Sequence[str]) -> str:
+        """Return a short key that differs whenever the answer may differ; identity says who asks, without a secret."""
+        parts = {name: value for name, value in dataclasses.asdict(self).items() if name not in _NOT_IN_DIGEST}
+        text = json.dumps([SCHEMA, list(identity), parts], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+_NOT_IN_DIGEST = ("strict", "concurrency", "timeout", "retries", "max_wait", "api_versions")
+
+
+def is_guid(text: str) -> bool:
+    """Return whether a text has the form of a subscription id."""
+    return bool(_GUID.fullmatch(text))
+
+
+def check_filters(filters: t.Any) -> dict[str, t.Any]:
+    """Return O(filters) in one form: every list a tuple in lower case, tags a mapping of key to tuple or None."""
+    if not isinstance(filters, dict):
+        raise ConfigError(f"filters must be a mapping, found {type(filters).__name__}; allowed keys: {_names(FILTERS)}")
+    unknown = sorted(set(filters) - set(FILTERS))
+    if unknown:
+        raise ConfigError(f"filters has the unknown key {unknown[0]!r}; allowed keys: {_names(FILTERS)}")
+    found: dict[str, t.Any] = {name: _lowered(value) for name, value in filters.items() if name != "tags"}
+    tags = filters.get("tags") or {}
+    if not isinstance(tags, dict):
+        raise ConfigError("filters.tags must be a mapping of a tag to a value, a list of values or null")
+    if tags:
+        found["tags"] = {str(key): None if value is None else _texts(value) for key, value in tags.items()}
+    return {name: value for name, value in found.items() if value}
+
+
+def check_versions(versions: t.Any) -> dict[str, str]:
+    """Return O(api_versions) after a check of its keys."""
+    unknown = sorted(set(versions or {}) - set(API_VERSIONS))
+    if unknown:
+        raise ConfigError(f"api_versions has the unknown key {unknown[0]!r}; allowed keys: {_names(API_VERSIONS)}")
+    return {name: str(version) for name, version in (versions or {}).items()}
+
+
+def split_groups(environment: str | None, option: t.Any) -> tuple[str, ...]:
+    """Return resource groups from an environment variable (comma separated) or else from the option."""
+    names = environment.split(",") if environment else option or []
+    cleaned = tuple(dict.fromkeys(str(name).strip() for name in names if str(name).strip()))
+    return ("*",) if "*" in cleaned else cleaned
+
+
+def _texts(value: t.Any) -> tuple[str, ...]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(str(item) for item in values)
+
+
+def _lowered(value: t.Any) -> tuple[str, ...]:
+    return tuple(item.lower() for item in _texts(value)) if value is not None else ()
+
+
+def _names(names: t.Iterable[str]) -> str:
+    return ", ".join(sorted(names))

@@ -1,0 +1,94 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""What Slurm needs to know of a machine: its part in the cluster, and the switch it hangs on."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+if t.TYPE_CHECKING:
+    Record = dict[str, t.Any]
+
+# Words of the role tag, and the groups of this collection's playbooks.
+ROLES = {
+    "controller": "slurm_controller",
+    "scheduler": "slurm_controller",
+    "database": "slurm_database",
+    "build": "slurm_build",
+    "login": "slurm_login",
+    "compute": "slurm_compute",
+    "execute": "slurm_compute",
+    "nfs_server": "nfs_server",
+    "nfs_client": "nfs_client",
+}
+GROUPS = tuple(dict.fromkeys(ROLES.values()))
+
+# CycleCloud's own tags: head nodes have a name, execute nodes a node array.
+NODE_ARRAY = "CycleCloudNodeArray"
+NODE_NAME = "Name"
+CLUSTER = ("CycleCloudCluster", "ClusterName")
+_HEAD_NODES = {"scheduler": "slurm_controller", "login": "slurm_login"}
+
+
+class UnknownRoleError(Exception):
+    """The role tag has a word that is no role."""
+
+
+def groups(tags: dict[str, t.Any], role_tag: str) -> list[str]:
+    """Return the groups of a machine from its role tag, or else from CycleCloud's tags."""
+    said = tags.get(role_tag)
+    if said:
+        words = [word for word in re.split(r"[\s,;+]+", str(said).strip().lower()) if word]
+        return list(dict.fromkeys(_group(word, str(said)) for word in words))
+    if not any(tag in tags for tag in (NODE_ARRAY, *CLUSTER)):
+        return []
+    name = str(tags.get(NODE_NAME) or "").lower()
+    head = next((group for word, group in _HEAD_NODES.items() if name.startswith(word)), None)
+    if head:
+        return [head]
+    if not tags.get(NODE_ARRAY):
+        return []
+    array = last_part(tags[NODE_ARRAY]).lower()
+    return [next((group for word, group in _HEAD_NODES.items() if array.startswith(word)), "slurm_compute")]
+
+
+def _group(word: str, said: str) -> str:
+    word = word.replace("-", "_")
+    if word in ROLES:
+        return ROLES[word]
+    if word in GROUPS:
+        return word
+    raise UnknownRoleError(f"{word!r} in {said!r} is no role; allowed: {', '.join(ROLES)}")
+
+
+def last_part(value: t.Any) -> str:
+    """Return the name at the end of a path such as C(/sites/x/clusters/c/nodearrays/hpc)."""
+    return str(value).rstrip("/").rsplit("/", 1)[-1]
+
+
+def facts(record: Record) -> Record:
+    """Return the switch, and CycleCloud's names of the cluster and the node array."""
+    tags = record["tags"]
+    cluster = next((last_part(tags[tag]) for tag in CLUSTER if tags.get(tag)), None)
+    array = last_part(tags[NODE_ARRAY]) if tags.get(NODE_ARRAY) else None
+    return {"slurm_switch": switch(record), "slurm_cluster": cluster, "slurm_nodearray": array}
+
+
+def switch(record: Record) -> str | None:
+    """
+    Return the name of the group of machines that share a fabric, as Slurm takes it for a switch or a block.
+
+    That is the scale set; where a set spreads over several placement groups, each of them by the first letters of its
+    random name; else the proximity placement group.
+    """
+    vmss = record["vmss"].get("name")
+    group = record["placement_group_id"]
+    if group and vmss and record["single_placement_group"] is False:
+        name = f"{vmss}-{str(group).replace('-', '')[:8]}"
+    else:
+        name = vmss or record["proximity_placement_group"] or ""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:64] or None

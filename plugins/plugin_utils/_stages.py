@@ -1,0 +1,212 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The stages of the validation: from what was measured to checks, curves and a map of pairs."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _checks, _isolation, _node_tests, _shortfalls
+
+Raw = t.Mapping[str, t.Any]
+Stage = dict[str, t.Any]
+
+# The least that a group must reach, as a fraction of what good pairs reach, where no threshold is known.
+_NCCL = {"node": 0.9, "pair": 0.85, "all": 0.7}
+# CPUs that share a host with others are noisy: only a gross fault shows.
+_MPI = {"node": 0.1, "pair": 0.2, "all": 0.04}
+# Bus bandwidth says how well the hardware is used, so operations are alike: four H200 gave 0.9 of all-reduce for them.
+_OTHERS = {"all_gather": 0.7, "reduce_scatter": 0.7}
+
+
+class StageError(ValueError):
+    """The input of a stage is not what its tasks give."""
+
+
+def build(name: str, raw: Raw) -> Stage:
+    """Return a stage: its checks, and what the report draws."""
+    makers = {"preflight": _preflight, "scheduler": _scheduler, "node": _node, "nccl": _nccl}
+    if name not in makers:
+        raise StageError(f"unknown stage {name!r}; there are {', '.join(makers)}")
+    if raw.get("error"):
+        stage: Stage = {"checks": [_checks.check("stage", "stage", _checks.FAIL, str(raw["error"]))]}
+        # What was measured before the stage broke off is shown too.
+        with contextlib.suppress(KeyError, TypeError):
+            stage = _joined(makers[name](raw), stage)
+    else:
+        stage = makers[name](raw)
+    return {"stage": name, "seconds": raw.get("seconds"), "nodes": list(raw.get("nodes") or []), **stage}
+
+
+def reference(values: t.Sequence[float]) -> float | None:
+    """Return what good groups reach: the upper quartile, for one bad node spoils up to half of the pairs or more."""
+    ordered = sorted(values)
+    return ordered[math.ceil(0.75 * len(ordered)) - 1] if ordered else None
+
+
+def minimums(raw: Raw) -> dict[str, t.Any]:
+    """Return the thresholds of groups by kind, C(node), C(pair) and C(all): those given, or else fractions."""
+    fractions = {**(_MPI if raw.get("program") == "mpi" else _NCCL), **(raw.get("relative") or {})}
+    given = raw.get("thresholds") or {}
+    good = {
+        kind: reference([result["busbw"] for result in raw.get(kind) or [] if result["busbw"] and _first(result, raw)])
+        for kind in ("node", "pair")
+    }
+    good["all"] = good["pair"] or good["node"]
+    found = {}
+    for kind, value in good.items():
+        if given.get(kind):
+            found[kind] = _shortfalls.levels(kind, given[kind])
+        else:
+            found[kind] = {"fail": fractions[kind] * value} if value else {}
+    return found
+
+
+def isolate(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
+    """Return what to measure next to find the culprit, and the verdict so far; nothing to do while all is well."""
+    limits = minimums(raw)
+    lowest = {kind: limit.get("warn", limit.get("fail", 0.0)) for kind, limit in limits.items()}
+    nodes = list(raw.get("nodes") or [])
+    pairs = [result for result in raw.get("pair") or [] if _first(result, raw)]
+    whole = [result for result in raw.get("all") or [] if _first(result, raw)]
+    seen = [_observation(result) for result in [*pairs, *whole, *(raw.get("search") or [])]]
+    well = not any((item.value or 0.0) < lowest["pair" if len(item.nodes) == 2 else "all"] for item in seen)
+    if well or not lowest["pair"]:
+        return {"next": [], "verdict": None}
+    options = {"many": lowest["all"], "repeats": repeats}
+    groups = _isolation.next_groups(nodes, seen, lowest["pair"], **options)
+    return {
+        "next": [list(group) for group in groups],
+        "verdict": _isolation.verdict(nodes, seen, lowest["pair"], **options),
+    }
+
+
+def _preflight(raw: Raw) -> Stage:
+    """Return the checks of the nodes and of Slurm's view of them."""
+    facts = {name: found if found and "versions" in found else None for name, found in raw["facts"].items()}
+    versions = {name: found["versions"] for name, found in facts.items() if found}
+    return {"checks": _checks.preflight(facts, raw["states"]), "versions": versions}
+
+
+def _scheduler(raw: Raw) -> Stage:
+    """Return the checks of jobs, MPI, accounting and containers."""
+    found = _checks.steps(raw["job"], "scheduler.job", "job runs") if raw.get("job") else []
+    found += [
+        _checks.check("scheduler.job", "job runs", _checks.NOT_RUN, "busy with other jobs", node)
+        for node in raw.get("busy") or []
+    ]
+    for result in raw.get("mpi") or []:
+        status = _checks.PASS if result["state"] == "ok" and result["checked"] else _checks.FAIL
+        ranks = (
+            f"{len(result['nodes'])} nodes through PMIx, results right" if status == _checks.PASS else result["message"]
+        )
+        if result["rc"] == 127:
+            status, ranks = _checks.NOT_RUN, "Open MPI's library is not installed on the nodes"
+        found.append(_checks.check("scheduler.mpi", "MPI over all nodes", status, ranks))
+    for name, title in (("accounting", "accounting has the job"), ("container", "container job")):
+        if raw.get(name):
+            found.append(_checks.check(f"scheduler.{name}", title, raw[name]["status"], raw[name]["message"]))
+    return {"checks": found}
+
+
+def _node(raw: Raw) -> Stage:
+    """Return the checks of each node by itself."""
+    found = _checks.steps(raw["check"], "node.check", "gpucluster-check") if raw.get("check") else []
+    for check, result in zip(_checks.steps(raw.get("dcgm") or [], "node.dcgm", "DCGM"), raw.get("dcgm") or []):
+        if check["status"] == _checks.PASS or (check["status"] == _checks.FAIL and "{" in result["stdout"]):
+            check["status"], check["message"] = _node_tests.dcgm(result["stdout"])
+        found.append(check)
+    return {"checks": found + _memcpy(raw)}
+
+
+def _memcpy(raw: Raw) -> list[_checks.Check]:
+    """Return the checks of the bandwidth between host and GPUs."""
+    results = raw.get("nvbandwidth") or []
+    found = [
+        item for item in _checks.steps(results, "node.host_to_device", "host to GPU") if item["status"] != _checks.PASS
+    ]
+    for test, key in (("host_to_device", "host_to_device_gbps"), ("device_to_host", "device_to_host_gbps")):
+        measured = {
+            result["nodes"][0]: _node_tests.nvbandwidth(result["stdout"]).get(f"{test}_memcpy_ce", {})
+            for result in results
+            if result["rc"] == 0
+        }
+        title = {"host_to_device": "host to GPU", "device_to_host": "GPU to host"}[test]
+        threshold = (raw.get("thresholds") or {}).get(key)
+        found += _checks.memcpy(measured, f"node.{test}", title, threshold) if measured else []
+    return found
+
+
+def _nccl(raw: Raw) -> Stage:
+    """Return the checks of bandwidth, the curves, the map of pairs and the outcome of the search."""
+    limits = minimums(raw)
+    titles = {"node": "in one node,", "pair": "between two nodes,", "all": "over all nodes,"}
+    checks, curves = [], []
+    for kind, title in titles.items():
+        for collective in dict.fromkeys(result["collective"] for result in raw.get(kind) or []):
+            results = [result for result in raw[kind] if result["collective"] == collective]
+            threshold = limits[kind] if _first(results[0], raw) else _other(limits[kind], collective)
+            found = _checks.bandwidth(results, f"nccl.{kind}", title, threshold=threshold)
+            checks += found
+            curves += [_curve(result, check) for result, check in zip(results, found)]
+    outcome = raw.get("isolation")
+    if outcome:
+        checks += _checks.isolation(outcome)
+    pairs = [result for result in [*(raw.get("pair") or []), *(raw.get("search") or [])] if len(result["nodes"]) == 2]
+    return {
+        "checks": checks,
+        "curves": curves,
+        "pairs": _map(pairs, limits) if pairs else None,
+        "isolation": outcome,
+        "notes": [raw["note"]] if raw.get("note") else [],
+    }
+
+
+def _first(result: Raw, raw: Raw) -> bool:
+    """Return whether a result is of the operation that thresholds are about."""
+    return bool(result["collective"] == (raw.get("collectives") or ["all_reduce"])[0])
+
+
+def _other(limits: t.Mapping[str, float], collective: str) -> dict[str, float]:
+    """Return the threshold of an operation of which none is known: so much of the known one, below which it warns."""
+    least = limits.get("fail", limits.get("warn"))
+    return {"warn": least * _OTHERS.get(collective, 0.4)} if least else {}
+
+
+def _observation(result: Raw) -> _isolation.Observation:
+    """Return a result as the search takes it."""
+    return _isolation.Observation(tuple(result["nodes"]), result["busbw"])
+
+
+def _curve(result: Raw, check: _checks.Check) -> dict[str, t.Any]:
+    """Return one line of a plot."""
+    return {
+        "title": check["title"],
+        "name": check["group"],
+        "rows": list(result["rows"]),
+        "bad": check["status"] != _checks.PASS,
+        "expected": check["expected"],
+    }
+
+
+def _map(pairs: t.Sequence[Raw], limits: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return the map of pairs; of several measurements of a pair the best counts, for noise only ever takes away."""
+    best: dict[tuple[str, ...], float | None] = {}
+    for result in pairs:
+        nodes = tuple(sorted(result["nodes"]))
+        best[nodes] = max((value for value in (best.get(nodes), result["busbw"]) if value is not None), default=None)
+    return {
+        "collective": pairs[0]["collective"],
+        "minimum": limits["pair"].get("warn", limits["pair"].get("fail")),
+        "values": [{"nodes": list(nodes), "busbw": value} for nodes, value in best.items()],
+    }
+
+
+def _joined(one: Stage, other: Stage) -> Stage:
+    """Return a stage with the checks of both."""
+    return {**one, "checks": [*one["checks"], *other["checks"]]}

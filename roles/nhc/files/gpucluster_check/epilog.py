@@ -1,0 +1,105 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is done on a node after each job: end what is left of it, look at its GPUs, set their clocks back."""
+
+from __future__ import annotations
+
+import signal
+import typing as t
+
+from . import leftovers, nvidia_smi
+from .process import DONE
+from .verdict import NotRunError, UnhealthyError, UnknownError, listing, tidy
+
+if t.TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .machine import Machine
+
+_STEP_SECONDS = 0.25
+
+
+def clean(machine: Machine, config: Mapping[str, t.Any], environment: Mapping[str, str]) -> list[str]:
+    """Clean up after the job of the environment and return what went wrong; nothing means fit for the next job."""
+    settings = config.get("epilog") or {}
+    job = environment.get("SLURM_JOB_ID", "")
+    if not job.isdigit():
+        return [f"SLURM_JOB_ID is {job!r}, not the number of a job"]
+    faults = end_processes(machine, job, int(settings.get("uid_min", 1000)), float(settings.get("grace_seconds", 2)))
+    indexes = gpu_indexes(environment.get("SLURM_JOB_GPUS", ""))
+    if indexes:
+        faults += _gpus(machine, config, settings, indexes)
+    return faults
+
+
+def end_processes(machine: Machine, job: str, uid_min: int, grace: float) -> list[str]:
+    """End the processes that carry the number of the job, and no others of the same user."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            left = leftovers.processes(machine, uid_min, job)
+            for process in left:
+                machine.signal(process.pid, number)
+            left = _wait(machine, job, uid_min, grace) if left else []
+            if not left:
+                return []
+    except (UnknownError, OSError) as exc:
+        return [f"leftover processes: {exc}"]
+    return [f"leftover processes of job {job} cannot be ended: {listing([f'{p.name} ({p.pid})' for p in left])}"]
+
+
+def gpu_indexes(text: str) -> list[str]:
+    """Return the GPUs of the job, which Slurm gives as a list of indexes."""
+    return [part for part in text.replace("IDX:", "").split(",") if part.isdigit()]
+
+
+def _wait(machine: Machine, job: str, uid_min: int, grace: float) -> list[leftovers.Process]:
+    for _step in range(max(1, int(grace / _STEP_SECONDS))):
+        machine.sleep(_STEP_SECONDS)
+        left = leftovers.processes(machine, uid_min, job)
+        if not left:
+            return []
+    return left
+
+
+def _gpus(
+    machine: Machine, config: Mapping[str, t.Any], settings: Mapping[str, t.Any], indexes: list[str]
+) -> list[str]:
+    tool = (config.get("tools") or {}).get("nvidia_smi") or "nvidia-smi"
+    limit = float(settings.get("gpu_memory_max_mib", 1024))
+    try:
+        for _step in range(max(1, int(settings.get("gpu_memory_samples", 5)))):
+            gpus = [gpu for gpu in nvidia_smi.gpus(machine, 10, tool).gpus if gpu.row["index"] in indexes]
+            full = [
+                f"{gpu.name}: {gpu.number('memory.used'):.10g} MiB" for gpu in gpus if gpu.number("memory.used") > limit
+            ]
+            if not full:
+                return set_clocks(machine, tool, settings.get("clocks"), gpus)
+            machine.sleep(1)
+    except NotRunError:
+        return []
+    except (UnknownError, UnhealthyError) as exc:
+        return [str(exc)]
+    return [f"GPU memory in use after job: expected at most {limit:.10g} MiB, found {listing(full)}"]
+
+
+def set_clocks(machine: Machine, tool: str, clocks: t.Any, gpus: list[nvidia_smi.Gpu]) -> list[str]:
+    """Set application clocks that the job changed back to those of the record; drivers without them are left alone."""
+    if not clocks:
+        return []
+    wanted = {"memory": clocks["memory_mhz"], "graphics": clocks["graphics_mhz"]}
+    changed = [gpu for gpu in gpus if any(_differs(gpu, domain, mhz) for domain, mhz in wanted.items())]
+    if not changed:
+        return []
+    uuids = ",".join(gpu.row["uuid"] for gpu in changed)
+    result = machine.run([tool, "-i", uuids, "-ac", f"{wanted['memory']:.10g},{wanted['graphics']:.10g}"], 10)
+    # The tool ends with 0 and "not supported" when it did nothing, so the words count too.
+    if result.state == DONE and result.rc == 0 and "not supported" not in result.text.lower():
+        return []
+    said = tidy(result.text, 160) or result.state
+    return [f"clocks of {listing([gpu.name for gpu in changed])} cannot be set back: {said}"]
+
+
+def _differs(gpu: nvidia_smi.Gpu, domain: str, mhz: float) -> bool:
+    field = f"clocks.applications.{domain}"
+    return gpu.available(field) and gpu.number(field) != mhz

@@ -1,0 +1,47 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of NVLink: which links are up, and whether their error counters grow."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import counters, nvidia_smi
+from .verdict import Finding, UnknownError, healthy, listing, unhealthy
+
+if t.TYPE_CHECKING:
+    from .case import Case
+
+
+def state(case: Case) -> Finding:
+    """Check that every GPU has all its links up."""
+    expected = int(case.number("links"))
+    found = nvidia_smi.links(case.machine, case.number("timeout_seconds"), case.tool("nvidia_smi"))
+    return judge_links(expected, found)
+
+
+def judge_links(expected: int, found: dict[int, dict[int, str]]) -> Finding:
+    """Count the links with a rate; anything else is a link that is down."""
+    faults = []
+    for gpu, links in found.items():
+        active = [
+            link for link, words in links.items() if words.lower().endswith("gb/s") and not words.startswith("0 ")
+        ]
+        down = [f"{link} {words}" for link, words in links.items() if link not in active]
+        if len(active) != expected:
+            faults.append(f"GPU {gpu}: {len(active)}" + (f" (link {listing(down)})" if down else ""))
+    return (
+        unhealthy(f"{expected} NVLinks up per GPU", listing(faults))
+        if faults
+        else healthy(f"{expected} NVLinks up on {len(found)} GPUs")
+    )
+
+
+def errors(case: Case) -> Finding:
+    """Check that no error counter of a link grows quickly."""
+    found = nvidia_smi.link_errors(case.machine, case.number("timeout_seconds"), case.tool("nvidia_smi"))
+    if not found:
+        raise UnknownError("nvidia-smi nvlink -e prints no counter")
+    limits = dict.fromkeys(found, case.number("growth_max"))
+    return counters.judge(found, limits, case.number("window_seconds"), case.kept(), case.machine.now())

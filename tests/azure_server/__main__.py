@@ -1,0 +1,107 @@
+"""Serve: C(python -m azure_server --certificate cert.pem), in the folder tests; the port is printed first."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.server
+import json
+import os
+import socketserver
+import ssl
+import threading
+import typing as t
+
+from .service import Answer, Item, State, query_of
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    state: t.ClassVar[State]
+    wbufsize = -1
+
+    def log_message(self, format: str, *args: t.Any) -> None:  # noqa: A002
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        self._serve("GET", b"")
+
+    def do_POST(self) -> None:
+        self._serve("POST", self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+
+    def _serve(self, method: str, body: bytes) -> None:
+        if self.path == "/_control":
+            Handler.state = State(json.loads(body))
+            self._send((200, {}, b"{}"), {})
+            return
+        state = Handler.state
+        if self.path == "/_setting":
+            state.change(**json.loads(body))
+            self._send((200, {}, b"{}"), {})
+            return
+        if self.path == "/_log":
+            self._send((200, {}, json.dumps(state.log).encode()), {})
+            return
+        fault = state.play(f"{method} {self.path} {query_of(body)}")
+        if "status" in fault:
+            content = json.dumps(fault.get("body", {})).encode()
+            self._send((fault["status"], fault.get("headers", {}), content), fault)
+            return
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        self._send(state.answer(method, self.path, f"https://{self.headers['Host']}", token, body), fault)
+
+    def _send(self, answer: Answer, fault: Item) -> None:
+        status, headers, content = answer
+        if "text" in fault:
+            content = fault["text"].encode()
+        length = len(content)
+        if fault.get("cut"):
+            content = content[: len(content) // 2]
+            self.close_connection = True
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", "x-ms-request-id": "req-1", **headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+        self.wfile.write(content)
+        self.wfile.flush()
+
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    """One thread per connection."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+
+class _TlsHandler(Handler):
+    """The handshake happens in the connection's own thread."""
+
+    context: t.ClassVar[ssl.SSLContext]
+
+    def setup(self) -> None:
+        self.request = self.context.wrap_socket(self.request, server_side=True)
+        super().setup()
+
+
+def main() -> None:
+    """Serve until the standard input ends, which it does when the parent is gone."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--certificate", required=True)
+    arguments = parser.parse_args()
+    _TlsHandler.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _TlsHandler.context.load_cert_chain(arguments.certificate)
+    Handler.state = State({})
+    server = Server(("127.0.0.1", 0), _TlsHandler)
+    server.handle_error = lambda *_args: None  # type: ignore[method-assign]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.server_address[1], flush=True)
+    with contextlib.suppress(EOFError):
+        input()
+    os._exit(0)  # taking ten thousand machines apart takes longer than anybody waits
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""What the stand-in answers, without a network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import threading
+import time
+import typing as t
+from urllib.parse import parse_qs, urlsplit
+
+from . import fleet, kql
+
+Item = dict[str, t.Any]
+Answer = tuple[int, dict[str, str], bytes]
+
+ARM_PAGE = 200
+GRAPH_PAGE = 1000
+QUOTA, WINDOW = 15, 5.0
+LIMIT = 16 * 1024 * 1024
+
+
+class State:
+    """The subscriptions, the faults to play and what was asked; C(POST /_control) replaces it."""
+
+    def __init__(self, spec: Item) -> None:
+        self.lock = threading.Lock()
+        self.building = threading.Lock()
+        self.subscriptions = [fleet.subscription(one) for one in spec.get("subscriptions", [])]
+        self.hidden = set(spec.get("hidden", []))
+        self.faults: list[Item] = [{**one, "seen": 0} for one in spec.get("faults", [])]
+        self.delay = float(spec.get("delay", 0))
+        self.quota = bool(spec.get("quota", True))
+        self.no_compute_resources = bool(spec.get("no_compute_resources"))
+        self.stale = int(spec.get("stale", 0))
+        self.log: list[str] = []
+        self.tokens: set[str] = set()
+        self.window = (0.0, 0)
+        self.pages: dict[str, bytes] = {}
+        self._tables: dict[str, list[Item]] | None = None
+
+    def change(self, delay: float = 0, quota: bool = True) -> None:
+        """Keep the machines and the prepared pages; begin a new log and a new quota."""
+        self.delay, self.quota, self.window = delay, quota, (0.0, 0)
+        self.log.clear()
+
+    def visible(self) -> list[fleet.Subscription]:
+        return [one for one in self.subscriptions if one.id not in self.hidden]
+
+    def tables(self, ids: set[str] | None) -> dict[str, list[Item]]:
+        """Return Resource Graph's tables."""
+        with self.building:
+            if self._tables is None:
+                self._tables = self._build()
+        if self.no_compute_resources:
+            return {"resources": self._tables["resources"]}
+        if ids is None:
+            return self._tables
+        return {
+            name: [row for row in rows if row["subscriptionId"] in ids] if len(self.subscriptions) > 1 else rows
+            for name, rows in self._tables.items()
+        }
+
+    def _build(self) -> dict[str, list[Item]]:
+        resources: list[Item] = []
+        compute: list[Item] = []
+        for one in self.visible():
+            for kind in ("machines", "nics", "addresses", "scale_sets"):
+                resources += [_graph_row(item, one.id) for item in getattr(one, kind)]
+            for instances in one.instances.values():
+                compute += [_graph_row(item, one.id) for item in instances[: len(instances) - self.stale]]
+            for nics in one.instance_nics.values():
+                compute += [_graph_row(item, one.id) for item in nics]
+        return {"resources": resources, "computeresources": compute}
+
+    def fault(self, asked: str) -> Item | None:
+        """Return the fault to play for a request, if any."""
+        with self.lock:
+            for one in self.faults:
+                if not re.search(one["match"], asked):
+                    continue
+                one["seen"] += 1
+                if one["seen"] <= one.get("after", 0) or one["seen"] > one.get("after", 0) + one.get("times", 10**9):
+                    continue
+                if one["seen"] % one.get("every", 1) == 0:
+                    return one
+        return None
+
+    def spend(self) -> tuple[bool, dict[str, str]]:
+        """Take one query from the quota: fifteen in each window of five seconds."""
+        if not self.quota:
+            return True, {}
+        with self.lock:
+            now = time.monotonic()
+            start, used = self.window
+            if now - start >= WINDOW:
+                start, used = now, 0
+            left = max(0, QUOTA - used - 1)
+            allowed = used < QUOTA
+            self.window = (start, used + 1)
+            reset = max(0, round(start + WINDOW - now + 0.5))
+        return allowed, {"x-ms-user-quota-remaining": str(left), "x-ms-user-quota-resets-after": f"00:00:{reset:02}"}
+
+    def play(self, asked: str) -> Item:
+        """Note a request, wait as the network would, and return the fault to play, if any."""
+        with self.lock:
+            self.log.append(asked)
+        time.sleep(self.delay)
+        return self.fault(asked) or {}
+
+    def answer(self, method: str, target: str, here: str, token: str, body: bytes) -> Answer:
+        """Return the answer to a request; here is the server's own address."""
+        url = urlsplit(target)
+        if "/oauth2/" in url.path or "/.well-known/" in url.path or url.path.startswith("/metadata/"):
+            return self._open(url, here)
+        if token not in self.tokens:
+            return _error(
+                401, "InvalidAuthenticationToken", "The access token is invalid.", {"WWW-Authenticate": "Bearer"}
+            )
+        return _graph(self, json.loads(body)) if method == "POST" else _arm(self, url, here)
+
+    def _open(self, url: t.Any, here: str) -> Answer:
+        """Answer what needs no token: the cloud's metadata and the sign-in."""
+        if url.path.startswith("/metadata/"):
+            return _json([{"name": "test", "resourceManager": here, "authentication": {"loginEndpoint": here}}])
+        base = f"{here}/{url.path.split('/')[1]}"
+        if "/.well-known/" in url.path:
+            links = {
+                "token_endpoint": f"{base}/oauth2/v2.0/token",
+                "authorization_endpoint": f"{base}/oauth2/v2.0/authorize",
+            }
+            return _json({"issuer": f"{base}/v2.0", **links})
+        return _json({"token_type": "Bearer", "expires_in": 3600, "access_token": self.new_token()})
+
+    def new_token(self) -> str:
+        """Return a token that this server accepts from now on."""
+        token = f"token-{hashlib.sha256(str(time.time_ns()).encode()).hexdigest()}"
+        self.tokens.add(token)
+        return token
+
+
+class Direct:
+    """The server without a network: what the client of the inventory calls to send."""
+
+    def __init__(self, **spec: t.Any) -> None:
+        self.state = State({"quota": False, **spec})
+        self.token = self.state.new_token()
+
+    def __call__(self, method: str, url: str, body: t.Any) -> Answer:
+        """Answer one request."""
+        content = json.dumps(body).encode() if body is not None else b""
+        target = url.removeprefix("https://azure.test")
+        fault = self.state.play(f"{method} {target} {query_of(content)}")
+        if "status" in fault:
+            return fault["status"], fault.get("headers", {}), json.dumps(fault.get("body", {})).encode()
+        if "text" in fault:
+            return 200, {}, fault["text"].encode()
+        status, headers, answer = self.state.answer(method, target, "https://azure.test", self.token, content)
+        return status, headers, answer[: len(answer) // 2] if fault.get("cut") else answer
+
+
+def _graph_row(item: Item, subscription: str) -> Item:
+    properties = dict(item["properties"])
+    view = properties.pop("instanceView", None)
+    if view:
+        code = next((one["code"] for one in view["statuses"] if one["code"].startswith("PowerState")), None)
+        view = {**view, "powerState": {"code": code, "level": "Info"}} if code else view
+        properties["extended"] = {"instanceView": {name: value for name, value in view.items() if name != "statuses"}}
+    kind = item.get("type") or "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces"
+    return {
+        **{name: value for name, value in item.items() if name != "instanceId"},
+        "type": kind.lower(),
+        "resourceGroup": item["id"].split("/")[4].lower(),
+        "subscriptionId": subscription,
+        "properties": properties,
+    }
+
+
+def query_of(body: bytes) -> str:
+    try:
+        asked = json.loads(body)
+        return re.sub(r"\s+", " ", f"{asked.get('query', '')} {json.dumps(asked.get('options', {}))}")
+    except (ValueError, AttributeError):
+        return ""
+
+
+def _graph(state: State, asked: Item) -> Answer:
+    allowed, headers = state.spend()
+    if not allowed:
+        return _error(429, "RateLimiting", "Please provide below info when asking for support.", headers)
+    if set(asked) - {"query", "subscriptions", "managementGroups", "options"}:
+        return _error(400, "BadRequest", "unknown field", headers)
+    top = min(GRAPH_PAGE, asked.get("options", {}).get("$top", GRAPH_PAGE))
+    key = json.dumps([asked, top])
+    if key not in state.pages:
+        ids = set(asked["subscriptions"]) if "subscriptions" in asked else None
+        if ids is not None and not ids & {one.id for one in state.visible()}:
+            return _error(403, "AccessDenied", "no subscription can be read", headers)
+        try:
+            state.pages[key] = _graph_page(kql.run(asked["query"], state.tables(ids)), asked, top)
+        except kql.InvalidQueryError as exc:
+            return _error(400, "BadRequest", "Bad query", headers, [{"code": "InvalidQuery", "message": str(exc)}])
+    if len(state.pages[key]) > LIMIT:
+        return _error(400, "ResponsePayloadTooLarge", "Response payload size is too large", headers)
+    return 200, headers, state.pages[key]
+
+
+def _graph_page(rows: list[Item], asked: Item, top: int) -> bytes:
+    token = asked.get("options", {}).get("$skipToken")
+    start = json.loads(base64.b64decode(token))["start"] if token else 0
+    page = rows[start : start + top]
+    answer: Item = {
+        "totalRecords": len(rows),
+        "count": len(page),
+        "resultTruncated": "false",
+        "facets": [],
+        "data": page,
+    }
+    if start + top < len(rows):
+        if not page or "id" not in page[0]:
+            answer["resultTruncated"] = "true"
+        else:
+            answer["$skipToken"] = base64.b64encode(json.dumps({"start": start + top}).encode()).decode()
+    return json.dumps(answer).encode()
+
+
+_ROUTES: list[tuple[str, str]] = [
+    (r"/providers/microsoft.compute/virtualmachines", "machines"),
+    (r"/resourcegroups/([^/]+)/providers/microsoft.compute/virtualmachines", "machines"),
+    (r"/providers/microsoft.network/networkinterfaces", "nics"),
+    (r"/providers/microsoft.network/publicipaddresses", "addresses"),
+    (r"/providers/microsoft.compute/virtualmachinescalesets", "scale_sets"),
+]
+_MEMBERS = {
+    "virtualmachines": "instances",
+    "networkinterfaces": "instance_nics",
+    "publicipaddresses": "instance_addresses",
+}
+
+
+def _arm(state: State, url: t.Any, here: str) -> Answer:
+    query = {name: values[0] for name, values in parse_qs(url.query).items()}
+    if "api-version" not in query:
+        return _error(400, "MissingApiVersionParameter", "The api-version query parameter is required.")
+    path = url.path.lower()
+    if path == "/subscriptions":
+        return _json(
+            {
+                "value": [
+                    {"subscriptionId": one.id, "displayName": one.name, "state": "Enabled"} for one in state.visible()
+                ]
+            }
+        )
+    own = next((one for one in state.subscriptions if path.startswith(f"/subscriptions/{one.id}/")), None)
+    if own is None or own.id in state.hidden:
+        return _error(403, "AuthorizationFailed", "The client does not have authorization to perform the action.")
+    rest = path.removeprefix(f"/subscriptions/{own.id}")
+    items = _items(own, rest, path, query)
+    if items is None:
+        return _error(404, "ResourceNotFound", f"The resource {url.path} was not found.")
+    start = int(query.get("$skiptoken", "0"))
+    answer: Item = {"value": items[start : start + ARM_PAGE]}
+    if start + ARM_PAGE < len(items):
+        kept = "&".join(f"{name}={value}" for name, value in query.items() if name != "$skiptoken")
+        answer["nextLink"] = f"{here}{url.path}?{kept}&$skiptoken={start + ARM_PAGE}"
+    return _json(answer)
+
+
+def _items(own: fleet.Subscription, rest: str, path: str, query: dict[str, str]) -> list[Item] | None:
+    for pattern, kind in _ROUTES:
+        match = re.fullmatch(pattern, rest)
+        if match:
+            items = getattr(own, kind)
+            if match.groups():
+                items = [one for one in items if one["id"].split("/")[4].lower() == match[1]]
+            return _expanded(items, query) if kind == "machines" else items
+    head, _slash, kind = path.rpartition("/")
+    members = _MEMBERS.get(kind)
+    return getattr(own, members).get(head) if members else None
+
+
+def _expanded(items: list[Item], query: dict[str, str]) -> list[Item]:
+    """Return machines as the list gives them: the instance view only when asked for."""
+    if query.get("statusOnly") == "true":
+        keys = ("id", "name", "type", "location")
+        view = "instanceView"
+        return [{**{key: one[key] for key in keys}, "properties": {view: one["properties"][view]}} for one in items]
+    if query.get("$expand") == "instanceView":
+        return items
+    drop = "instanceView"
+    return [
+        {**one, "properties": {key: value for key, value in one["properties"].items() if key != drop}} for one in items
+    ]
+
+
+def _json(answer: t.Any) -> Answer:
+    return 200, {}, json.dumps(answer).encode()
+
+
+def _error(
+    status: int, code: str, message: str, headers: dict[str, str] | None = None, details: list[Item] | None = None
+) -> Answer:
+    body = {"error": {"code": code, "message": message, "details": details or []}}
+    return status, headers or {}, json.dumps(body).encode()

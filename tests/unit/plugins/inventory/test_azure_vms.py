@@ -1,0 +1,340 @@
+"""The plugin from records to an inventory; no Azure and no file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import typing as t
+
+import pytest
+import yaml
+from ansible.errors import AnsibleParserError
+from ansible.inventory.data import InventoryData
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import trust_as_template
+
+from ansible_collections.hpcai.gpucluster.plugins.doc_fragments import _azure_sign_in
+from ansible_collections.hpcai.gpucluster.plugins.inventory import azure_vms
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_auth as auth
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_model as model
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_settings
+
+if t.TYPE_CHECKING:
+    from pathlib import Path
+
+DOCUMENTED = yaml.safe_load(azure_vms.DOCUMENTATION)["options"]
+SIGN_IN = yaml.safe_load(_azure_sign_in.ModuleDocFragment.DOCUMENTATION)["options"]
+CONSTRUCTED = {"strict": False, "use_extra_vars": False, "leading_separator": True, "cache": False}
+RUNNING = {"statuses": [{"code": "PowerState/running"}]}
+
+
+class Display:
+    """Remember what is said."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warning(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def __getattr__(self, name: str) -> t.Any:
+        return lambda *args, **kwargs: None
+
+
+class Plugin(azure_vms.InventoryModule):
+    """The plugin with options from a mapping and records from a list."""
+
+    def __init__(self, options: dict[str, t.Any], records: list[dict[str, t.Any]]) -> None:
+        super().__init__()
+        documented = {name: option.get("default") for name, option in {**DOCUMENTED, **SIGN_IN}.items()}
+        self._given = {**documented, **CONSTRUCTED, "compose": {}, "groups": {}, "keyed_groups": [], **options}
+        self._prepared = records
+        self.display = t.cast("t.Any", Display())
+
+    def get_option(self, option: str, hostvars: t.Any = None) -> t.Any:
+        return _trusted(self._given[option])
+
+    def _read_config_data(self, path: str) -> None:
+        """The options are there already."""
+
+    def _records(self, path: str, cache: bool) -> list[dict[str, t.Any]]:
+        return self._prepared
+
+
+def _trusted(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return {name: _trusted(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_trusted(item) for item in value]
+    return trust_as_template(value) if isinstance(value, str) else value
+
+
+def machine(name: str, tags: dict[str, str] | None = None, **properties: t.Any) -> dict[str, t.Any]:
+    ip = {"properties": {"privateIPAddress": f"10.0.0.{len(name)}"}}
+    nic = model.flat_nic({"id": "/nic", "name": "nic", "properties": {"ipConfigurations": [ip]}})
+    shown = {
+        "hardwareProfile": {"vmSize": "Standard_D4s_v5"},
+        "provisioningState": "Succeeded",
+        "instanceView": RUNNING,
+        "networkProfile": {"networkInterfaces": [{"id": "/nic"}]},
+        **properties,
+    }
+    item = {"id": f"/subscriptions/s/resourceGroups/RG/x/{name}", "name": name.split("/")[-1], "location": "eastus"}
+    return model.record(
+        model.flat_machine({**item, "tags": tags or {}, "properties": shown}), model.networks([nic], []), None
+    )
+
+
+def run(records: list[dict[str, t.Any]], **options: t.Any) -> tuple[InventoryData, list[str]]:
+    plugin = Plugin({"hostnames": ["name"], **options}, records)
+    inventory = InventoryData()
+    plugin.parse(inventory, DataLoader(), "cluster.azure_vms.yml")
+    return inventory, t.cast("list[str]", t.cast("t.Any", plugin.display).warnings)
+
+
+def members(inventory: InventoryData, group: str) -> list[str]:
+    return [host.name for host in inventory.groups[group].hosts] if group in inventory.groups else []
+
+
+def test_a_host_has_its_variables_and_its_groups() -> None:
+    inventory, warnings = run(
+        [machine("a", {"slurm_role": "controller,database"}), machine("bb", {"slurm_role": "compute", "owner": "x"})],
+        keyed_groups=[{"key": "azure_vm_size", "prefix": "size"}, {"key": "tags", "prefix": "tag"}],
+        groups={"east": "location == 'eastus'", "b": "name is match('b')", "everybody": True},
+        compose={"size": "azure_vm_size", "fqdn": "name ~ '.test'"},
+    )
+
+    assert members(inventory, "slurm_controller") == members(inventory, "slurm_database") == ["a"]
+    assert members(inventory, "slurm_compute") == members(inventory, "b") == ["bb"]
+    assert (
+        members(inventory, "size_Standard_D4s_v5")
+        == members(inventory, "east")
+        == members(inventory, "everybody")
+        == ["a", "bb"]
+    )
+    assert members(inventory, "tag_owner_x") == ["bb"]
+    host = inventory.hosts["bb"].vars
+    assert host["azure_vm_size"] == host["size"] == "Standard_D4s_v5"
+    assert host["fqdn"] == "bb.test"
+    assert host["ansible_host"] == "10.0.0.2"
+    assert warnings == []
+
+
+def test_the_empty_groups_of_the_playbooks_are_there() -> None:
+    inventory, _warnings = run([])
+
+    assert {"slurm_controller", "slurm_compute", "nfs_client"} <= set(inventory.groups)
+    assert "slurm_controller" not in run([], slurm_groups=False)[0].groups
+
+
+def test_keyed_groups_keep_their_meaning_when_a_value_comes_again() -> None:
+    keyed = [
+        {"key": "tags.a", "prefix": "p", "separator": "-"},
+        {"key": "tags.a", "parent_group": "family"},
+        {"key": "tags.gone | default('none')", "prefix": "gone"},
+        {"key": "tags.b", "default_value": "empty", "prefix": "b"},
+    ]
+    inventory, _warnings = run(
+        [machine(name, {"a": "x y", "b": ""}) for name in ("a", "bb", "ccc")], keyed_groups=keyed
+    )
+
+    for group in ("p_x_y", "_x_y", "gone_none", "b_empty"):
+        assert members(inventory, group) == ["a", "bb", "ccc"], group
+    assert [child.name for child in inventory.groups["family"].child_groups] == ["_x_y"]
+
+
+def test_templates_in_tags_stay_text() -> None:
+    evil = "{{ lookup('pipe', 'echo pwned') }}"
+    inventory, _warnings = run(
+        [machine("a", {"evil": evil})],
+        compose={"simple": "tags.evil", "by_jinja": "tags.evil ~ ''"},
+        keyed_groups=[{"key": "tags.evil", "prefix": "g"}],
+    )
+
+    host = inventory.hosts["a"].vars
+    assert host["simple"] == host["by_jinja"] == host["azure_tags"]["evil"] == evil
+    assert not [group for group in inventory.groups if "pwned" in group and "echo" not in group]
+
+
+@pytest.mark.parametrize("name", ["a b", "x,y", "!no", "{{ 1 + 1 }}"])
+def test_a_tag_that_cannot_be_a_name_is_passed_over(name: str) -> None:
+    inventory, warnings = run([machine("a", {"dns": name})], hostnames=["tags.dns", "name"])
+
+    assert list(inventory.hosts) == ["a"]
+    assert "cannot be a host name" in warnings[0]
+
+
+def test_two_machines_of_one_name_are_two_hosts() -> None:
+    inventory, warnings = run([machine("rg1/vm", timeCreated="2026-02"), machine("rg2/vm", timeCreated="2026-01")])
+
+    assert len(inventory.hosts) == 2
+    assert inventory.hosts["vm"].vars["azure_id"].endswith("rg2/vm")
+    assert len(warnings) == 1
+
+
+def test_machines_that_are_off_are_left_out_and_the_odd_ones_are_named() -> None:
+    off = {"statuses": [{"code": "PowerState/deallocated"}]}
+    records = [
+        machine("off", instanceView=off),
+        machine("new", instanceView={}),
+        machine("bad", provisioningState="Failed"),
+    ]
+
+    inventory, warnings = run(records)
+    assert list(inventory.hosts) == []
+    assert [text.partition("(")[2] for text in warnings] == [
+        "power state unknown) by default_host_filters: new",
+        "provisioning state failed) by default_host_filters: bad",
+    ]
+    assert len(run(records, default_host_filters=[])[0].hosts) == 3
+    assert list(run(records, default_host_filters=["powerstate == 'unknown'"])[0].hosts) == ["off", "bad"]
+
+
+def test_filters_of_azure_rm() -> None:
+    records = [machine("a", {"x": "1"}), machine("bb", {"x": "2"}), machine("ccc")]
+
+    assert list(run(records, exclude_host_filters=["tags['x'] is defined and tags['x'] == '1'"])[0].hosts) == [
+        "bb",
+        "ccc",
+    ]
+    assert list(run(records, include_host_filters=["azure_tags.x == '2'", "name in ['ccc']"])[0].hosts) == ["bb", "ccc"]
+    assert list(run(records, include_host_filters=[False])[0].hosts) == []
+    assert list(run(records, include_host_filters=["tags.x"])[0].hosts) == ["a", "bb"]
+    assert list(run(records, filters={"tags": {"x": None}}, query="[?tags.x == '2']")[0].hosts) == ["bb"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"include_arc_resource_groups": ["*"]},
+            "include_arc_resource_groups is not supported; list those machines with azure",
+        ),
+        ({"password": "x"}, "password is not supported; sign in with az login"),
+        ({"concurrency": 0}, "concurrency is 0; allowed: 1 to 10"),
+        ({"retries": -1}, "retries is -1; allowed: 0 to 100"),
+        ({"graph_where": "x", "source": "arm"}, "graph_where needs Resource Graph"),
+        ({"filters": {"x": 1}}, "unknown key 'x'"),
+        ({"host_variables": ["x"]}, "unknown name 'x'"),
+        ({"ansible_host_from": ["x"]}, "ansible_host_from is 'x'"),
+        ({"query": "[*].name"}, "must pick whole machines"),
+        ({"keyed_groups": [{"key": "tags.gone"}], "strict": True}, "Could not generate group for host a"),
+        ({"hostnames": ["tags.gone"], "fail_on_template_errors": True}, "hostnames 'tags.gone'"),
+        ({"exclude_host_filters": ["tags.gone == 'x'"], "strict": True}, "the filter \"?'?tags.gone"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, t.Any], text: str) -> None:
+    with pytest.raises(AnsibleParserError, match=text):
+        run([machine("a")], **options)
+
+
+def test_an_unknown_role_is_a_warning_and_with_strict_an_error() -> None:
+    records = [machine("a", {"slurm_role": "chief"})]
+
+    inventory, warnings = run(records)
+    assert list(inventory.hosts) == ["a"]
+    assert "tag slurm_role of a: 'chief'" in warnings[0]
+    with pytest.raises(AnsibleParserError, match="'chief'"):
+        run(records, strict=True)
+
+
+def test_expressions_that_fail_are_passed_over_unless_strict() -> None:
+    inventory, _warnings = run(
+        [machine("a")],
+        compose={"gone": "tags.gone", "deep": "tags.gone.deeper | default('x')", "kept": "name"},
+        groups={"never": "tags.gone == 'x'"},
+        keyed_groups=[{"key": "tags.gone"}],
+    )
+
+    host = inventory.hosts["a"].vars
+    assert "gone" not in host
+    assert host["kept"] == "a"
+    assert "never" not in inventory.groups
+
+
+def test_group_names_may_keep_their_dashes() -> None:
+    keyed = [{"key": "tags.a"}]
+    records = [machine("a", {"a": "x-y z"}), machine("bb", {"a": "x-y z"})]
+
+    inventory, _warnings = run(records, keyed_groups=keyed, use_contrib_script_compatible_sanitization=True)
+    assert members(inventory, "_x-y_z") == ["a", "bb"]
+
+
+def test_nothing_is_imported_that_a_cached_run_does_not_use() -> None:
+    heavy = ("azure", "requests", "msal", "jmespath", "netaddr")
+    check = f"import sys; print([name for name in {heavy} if name in sys.modules])"
+    code = f"from {azure_vms.__name__} import InventoryModule; from {auth.__name__} import complete; {check}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_option_of_the_settings_is_read_from_the_file() -> None:
+    plugin = Plugin({"subscription_id": "s", "include_vmss_resource_groups": ["g"], "filters": {"names": ["A"]}}, [])
+
+    found = plugin._settings(plugin._identity())
+
+    assert found.subscriptions == ("s",)
+    assert found.vmss_groups == ("g",)
+    assert found.filters == {"names": ("a",)}
+    assert isinstance(found, _azure_settings.Settings)
+
+
+def test_a_file_of_azure_rm_gives_its_names_and_groups() -> None:
+    """The kinds of entries that azure_rm documents, with nothing changed but the plugin and the prefix."""
+    inventory, _warnings = run(
+        [machine("dbserver1", {"env": "prod"}), machine("web", {"env": "test", "sometag": "x"})],
+        hostvars_prefix="",
+        conditional_groups={"all_the_hosts": True, "db_hosts": "'dbserver' in name"},
+        hostvar_expressions={
+            "static": "'value'",
+            "ansible_host": "(public_dns_hostnames + public_ipv4_address + private_ipv4_addresses) | first",
+        },
+        hostnames=["tags.vm_name", "default_inventory_hostname + '.domain.tld'", "default"],
+        keyed_groups=[
+            {"prefix": "tag", "key": "tags"},
+            {"prefix": "azure_loc", "key": "location"},
+            {"prefix": "some_tag", "key": "tags.sometag | default('none')"},
+        ],
+        exclude_host_filters=["location in ['westus']", "powerstate != 'running'"],
+    )
+
+    first, second = inventory.hosts
+    assert first.startswith("dbserver1_")
+    assert second.endswith(".domain.tld")
+    assert members(inventory, "db_hosts") == members(inventory, "tag_env_prod") == [first]
+    assert members(inventory, "azure_loc_eastus") == members(inventory, "all_the_hosts") == [first, second]
+    assert members(inventory, "some_tag_none") == [first]
+    assert members(inventory, "some_tag_x") == [second]
+    host = inventory.hosts[first].vars
+    assert host["static"] == "value"
+    assert host["ansible_host"] == "10.0.0.9"
+    assert host["virtual_machine_size"] == "Standard_D4s_v5"
+
+
+@pytest.mark.parametrize("name", ["x.azure_vms.yml", "azure_vms.yaml", "my.azure_rm.yml", "azure_rm.yaml"])
+def test_files_are_known_by_their_names(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.write_text("plugin: hpcai.gpucluster.azure_vms\n")
+
+    assert Plugin({}, []).verify_file(str(file))
+    assert not Plugin({}, []).verify_file(str(file) + "l")
+    assert not Plugin({}, []).verify_file(str(tmp_path / "other.yml"))
+
+
+def test_azure_rm_options_are_known() -> None:
+    """Every option of azure_rm 3.12.0 and its fragments, so that its files are not refused."""
+    azure_rm = (
+        "plugin include_vm_resource_groups include_hcivm_resource_groups include_arc_resource_groups "
+        "include_vmss_resource_groups fail_on_template_errors conditional_groups hostvar_expressions "
+        "exclude_host_filters include_host_filters batch_fetch batch_fetch_interval batch_fetch_timeout "
+        "default_host_filters use_contrib_script_compatible_sanitization plain_host_names hostnames ad_user "
+        "password profile subscription_id client_id secret tenant cloud_environment adfs_authority_url "
+        "cert_validation_mode disable_instance_discovery auth_source api_profile log_path log_mode "
+        "x509_certificate_path thumbprint "
+    )
+
+    assert set(azure_rm.split()) <= {*DOCUMENTED, *SIGN_IN}

@@ -1,0 +1,103 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_job
+from ansible_collections.hpcai.gpucluster.plugins.modules import nccl_test
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+GOOD = (FIXTURES / "nccl_tests/2.19.6/2xh200-srun-pmix.txt").read_text(encoding="utf-8")
+RUNNING = (FIXTURES / "slurm/24.11.5/job-running.txt").read_text(encoding="utf-8")
+
+PARAMS: dict[str, t.Any] = {
+    "name": "test",
+    "job_id": None,
+    "partition": "main",
+    "exclusive": True,
+    "time_limit": 15,
+    "pending_timeout": 5,
+    "submit_options": {"account": "a"},
+    "groups": [["gpu1", "gpu2"], ["gpu3", "gpu4"]],
+    "collectives": ["all_reduce"],
+    "command": ["/opt/{collective}_perf"],
+    "tasks_per_node": 8,
+    "cpus_per_task": 12,
+    "cpu_bind": "mask_cpu:ff,ff00",
+    "gpus_per_node": 8,
+    "mpi": "pmix",
+    "container_image": None,
+    "container_mounts": [],
+    "environment": {"NCCL_DEBUG": "WARN"},
+    "min_bytes": "8",
+    "max_bytes": "8G",
+    "factor": 2,
+    "iterations": 20,
+    "repeat": 1,
+    "timeout": 60,
+}
+
+
+class FakeCluster:
+    """A cluster where one pair hangs."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+
+    def __call__(self, args: t.Sequence[str], _data: str | None) -> tuple[int, str, str]:
+        self.calls.append(list(args))
+        if args[0] == "sbatch":
+            return 0, "17", ""
+        if args[0] == "scontrol":
+            return 0, RUNNING, ""
+        if args[0] == "timeout":
+            return (124, GOOD[:1800], "") if "--nodelist=gpu3,gpu4" in args else (0, GOOD, "")
+        return 0, "", ""
+
+
+def test_pairs_are_measured_in_one_allocation_that_is_given_back() -> None:
+    fake = FakeCluster()
+    found = nccl_test.measure(_slurm_job.Slurm(fake), PARAMS)
+
+    assert [result["busbw"] for result in found["results"]] == [345.36, None]
+    assert next(call for call in fake.calls if call[0] == "sbatch")[2:6] == [
+        "--job-name=test",
+        "--nodes=4",
+        "--nodelist=gpu1,gpu2,gpu3,gpu4",
+        "--partition=main",
+    ]
+    assert fake.calls[-1] == ["scancel", "--quiet", "17"]
+
+
+def test_a_hung_pair_has_failed_and_says_so() -> None:
+    result = nccl_test.measure(_slurm_job.Slurm(FakeCluster()), PARAMS)["results"][1]
+
+    assert result["state"] == "failed"
+    assert "took too long" in result["message"]
+    assert result["busbw"] is None
+    assert result["log"]
+
+
+def test_the_program_gets_the_arguments_of_nccl_tests() -> None:
+    assert nccl_test.program(PARAMS, "alltoall") == [
+        *["/opt/alltoall_perf", "-b", "8", "-e", "8G", "-f", "2", "-n", "20", "-c", "1", "-g", "1"]
+    ]
+
+
+def test_srun_gets_one_task_per_gpu_with_its_pins() -> None:
+    options = nccl_test.step_options(PARAMS, 2)
+
+    assert "--ntasks=16" in options
+    assert "--mpi=pmix" in options
+    assert "--cpu-bind=mask_cpu:ff,ff00" in options
+    assert "--export=ALL,NCCL_DEBUG=WARN" in options
+
+
+def test_every_operation_is_measured_on_every_group_as_often_as_asked() -> None:
+    params = {**PARAMS, "collectives": ["all_reduce", "alltoall"], "repeat": 2}
+
+    assert len(nccl_test.measurements(params)) == 8

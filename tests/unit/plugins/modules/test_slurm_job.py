@@ -1,0 +1,121 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_job
+from ansible_collections.hpcai.gpucluster.plugins.modules import slurm_job
+
+FIXTURES = Path(__file__).parents[2] / "fixtures/slurm/24.11.5"
+PARAMS: dict[str, t.Any] = {
+    "state": "finished",
+    "name": "test",
+    "job_id": None,
+    "partition": None,
+    "exclusive": True,
+    "time_limit": 5,
+    "pending_timeout": 2,
+    "submit_options": {},
+    "command": None,
+    "each_node": False,
+    "script": None,
+    "nodes": None,
+    "nodelist": [],
+    "step_options": [],
+    "timeout": None,
+    "output": "/dev/null",
+}
+
+
+class FakeCluster:
+    """Knows one job; O(state) names the fixture that describes it."""
+
+    def __init__(self, state: str = "running", queue: str = "") -> None:
+        self.state = state
+        self.queue = queue
+        self.calls: list[list[str]] = []
+        self.scripts: list[str | None] = []
+
+    def __call__(self, args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+        self.calls.append(list(args))
+        if args[0] == "sbatch":
+            self.scripts.append(data)
+            return 0, "206\n", ""
+        if args[:3] == ["scontrol", "show", "hostnames"]:
+            return 0, "gpu2\n", ""
+        if args[0] == "scontrol":
+            return 0, (FIXTURES / f"job-{self.state}.txt").read_text(encoding="utf-8"), ""
+        if args[0] == "squeue":
+            return 0, self.queue, ""
+        if args[0] == "timeout":
+            return (3, "", "srun: error: gpu3") if "--nodelist=gpu3" in args else (0, "hello\n", "")
+        return 0, "", ""
+
+    def names(self) -> list[str]:
+        return [call[0] for call in self.calls]
+
+
+def run(fake: FakeCluster, check_mode: bool = False, **params: t.Any) -> dict[str, t.Any]:
+    return slurm_job.run(_slurm_job.Slurm(fake, sleep=lambda _seconds: None), {**PARAMS, **params}, check_mode)
+
+
+def test_one_result_per_node_and_the_nodes_are_given_back() -> None:
+    fake = FakeCluster()
+    found = run(fake, command=["true"], nodelist=["gpu2", "gpu3"], each_node=True)
+
+    assert [(result["nodes"], result["rc"]) for result in found["results"]] == [(["gpu2"], 0), (["gpu3"], 3)]
+    assert found["exit_code"] == 3
+    assert fake.calls[-1] == ["scancel", "--quiet", "206"]
+
+
+def test_check_mode_starts_and_cancels_nothing() -> None:
+    fake = FakeCluster(queue="17\n18\n")
+
+    assert run(fake, True, command=["true"])["changed"]
+    assert run(fake, True, state="absent") == {"changed": True, "cancelled": [17, 18]}
+    assert not {"sbatch", "scancel", "timeout"} & set(fake.names())
+
+
+def test_absent_cancels_own_jobs_of_the_name_and_nothing_twice() -> None:
+    fake = FakeCluster(queue="17\n")
+    assert run(fake, state="absent")["cancelled"] == [17]
+    assert ["scancel", "--quiet", "17"] in fake.calls
+    assert "--me" in fake.calls[0]
+
+    assert run(FakeCluster(queue=""), state="absent") == {"changed": False, "cancelled": []}
+    assert run(FakeCluster("failed"), state="absent", job_id=203)["changed"] is False
+
+
+def test_a_script_is_submitted_and_its_status_returned() -> None:
+    fake = FakeCluster("failed")
+    found = run(fake, script="#!/bin/sh\nexit 3\n")
+
+    assert (found["state"], found["exit_code"], found["changed"]) == ("FAILED", 3, True)
+    assert fake.scripts == ["#!/bin/sh\nexit 3\n"]
+
+
+def test_started_leaves_the_job_running() -> None:
+    fake = FakeCluster("running")
+    found = run(fake, state="started")
+
+    assert (found["job_id"], found["state"], found["nodes"]) == (206, "RUNNING", ["gpu2"])
+    assert "scancel" not in fake.names()
+
+
+def test_an_allocation_that_is_over_is_no_allocation() -> None:
+    with pytest.raises(_slurm_job.SlurmError, match="ended before it could be used: it is FAILED"):
+        run(FakeCluster("failed"), command=["true"])
+
+
+def test_a_given_allocation_is_used_and_kept() -> None:
+    fake = FakeCluster()
+    run(fake, command=["true"], job_id=206, nodelist=["gpu2"])
+
+    assert "sbatch" not in fake.names()
+    assert "scancel" not in fake.names()

@@ -1,0 +1,91 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module text_files on real files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _text_files
+from ansible_collections.hpcai.gpucluster.plugins.modules import text_files
+
+if t.TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Module:
+    """What the code needs of AnsibleModule."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tmpdir = str(folder)
+
+    def atomic_move(self, source: str, target: str) -> None:
+        shutil.move(source, target)
+
+
+def bring(folder: Path, path: Path, content: str | None, mode: int = 0o644) -> list[str]:
+    """Bring one file to its state and return what was done."""
+    wanted = [_text_files.Wanted(str(path), content, mode, os.getuid(), os.getgid())]
+    changes = _text_files.plan(wanted, text_files.look)
+    for change in changes:
+        text_files.apply(t.cast("t.Any", Module(folder)), change)
+    return [change.action for change in changes]
+
+
+@pytest.mark.parametrize("content", ["", "text\n", "windows\r\nlines\r\n", "no newline", "\u00e4\u20ac\n"])
+def test_a_file_is_written_once_in_missing_folders(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "a/b/file"
+
+    assert bring(tmp_path, path, content, 0o755) == ["write"]
+    assert path.read_bytes() == content.encode()
+    assert path.stat().st_mode & 0o7777 == 0o755
+    assert bring(tmp_path, path, content, 0o755) == []
+
+
+def test_only_the_mode_is_corrected(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("text\n")
+    path.chmod(0o600)
+    number = path.stat().st_ino
+
+    assert bring(tmp_path, path, "text\n") == ["attributes"]
+    assert path.stat().st_ino == number
+    assert path.stat().st_mode & 0o7777 == 0o644
+
+
+def test_a_link_is_replaced_and_its_target_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("precious\n")
+    (tmp_path / "link").symlink_to("target")
+
+    assert bring(tmp_path, tmp_path / "link", "new\n") == ["write"]
+    assert not (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "precious\n"
+
+
+def test_a_file_is_removed_once(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("text\n")
+
+    assert bring(tmp_path, path, None) == ["remove"]
+    assert not path.exists()
+    assert bring(tmp_path, path, None) == []
+
+
+def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"\xff\xfe")
+
+    assert bring(tmp_path, path, "text\n") == ["write"]
+
+
+def test_users_are_names_or_numbers() -> None:
+    assert text_files.identifier("root", "user") == 0
+    assert text_files.identifier("root", "group") == 0
+    assert text_files.identifier("4242", "user") == 4242
+    with pytest.raises(KeyError):
+        text_files.identifier("no-such-user", "user")

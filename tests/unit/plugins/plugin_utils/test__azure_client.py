@@ -1,0 +1,126 @@
+"""Answers that are not what they should be."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_client as module
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import ConfigError
+
+HOST = "https://azure.test"
+LIST = "/subscriptions/s/providers/Microsoft.Compute/virtualMachines"
+
+
+class Send:
+    """Give prepared answers and note what was asked."""
+
+    def __init__(self, *answers: t.Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    def __call__(self, method: str, url: str, body: t.Any) -> tuple[int, dict[str, str], bytes]:
+        self.asked.append(url)
+        answer = self.answers.pop(0)
+        status, content = answer if isinstance(answer, tuple) else (200, answer)
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        return status, {"Content-Type": "text/html; x", "x-ms-request-id": "id-7"}, data
+
+
+def pages(*answers: t.Any) -> list[t.Any]:
+    return list(module.Client(Send(*answers), HOST).pages(LIST, {"api-version": "1", "$expand": "instanceView"}))
+
+
+def test_pages_follow_the_links() -> None:
+    send = Send({"value": [1], "nextLink": f"{HOST}{LIST}?$skiptoken=2"}, {"value": [2]})
+
+    found: list[t.Any] = list(module.Client(send, HOST).pages(LIST, {"api-version": "1", "$expand": "x"}))
+
+    assert found == [[1], [2]]
+    assert send.asked[0] == f"{HOST}{LIST}?api-version=1&$expand=x"
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://evil.test/subscriptions/s/x",
+        f"http://azure.test{LIST}",
+        f"{HOST}/subscriptions/other/x",
+        f"{HOST}.evil/s",
+    ],
+)
+def test_a_link_to_somewhere_else_is_not_asked(link: str) -> None:
+    with pytest.raises(module.BrokenAnswerError, match="which is not asked"):
+        pages({"value": [1], "nextLink": link})
+
+
+def test_a_link_back_to_a_page_is_not_followed_for_ever() -> None:
+    link = f"{HOST}{LIST}?page=2"
+
+    with pytest.raises(module.BrokenAnswerError, match="leads back"):
+        pages({"value": [1], "nextLink": link}, {"value": [2], "nextLink": link})
+
+
+def test_what_cannot_be_read_is_asked_again_and_then_named() -> None:
+    assert pages(b"{", {"value": [3]}) == [[3]]
+    with pytest.raises(module.BrokenAnswerError, match=r"is not JSON \(text/html, 6 bytes\) \(request id id-7\)"):
+        pages(b"<html>", b"<html>", b"<html>")
+    with pytest.raises(module.BrokenAnswerError, match="has no list 'value'"):
+        pages({"x": 1}, {"value": None}, {})
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"error": {"code": "AuthorizationFailed", "message": "no right"}}, "403 AuthorizationFailed: no right"),
+        ({"code": "OperationNotAllowed", "message": "slow\ndown"}, "403 OperationNotAllowed: slow down"),
+        (
+            {"error": {"code": "BadRequest", "details": [{"code": "InvalidQuery", "message": "q"}]}},
+            "403 InvalidQuery: q",
+        ),
+        ({"error": "text"}, "403 Error: no explanation"),
+        ([], "403 Error: no explanation"),
+        (b"", "403 Error: no explanation"),
+    ],
+)
+def test_an_error_has_the_code_the_text_and_the_request_id(body: t.Any, text: str) -> None:
+    with pytest.raises(module.RequestError) as caught:
+        pages((403, body))
+
+    assert text in str(caught.value)
+    assert "request id id-7" in str(caught.value)
+    assert "api-version" not in str(caught.value)
+
+
+def test_a_refused_token_is_renewed_once() -> None:
+    renewed: list[int] = []
+    client = module.Client(Send((401, {}), {"a": 1}), HOST, renew=lambda: renewed.append(1))
+    assert client.get("/x", {}) == {"a": 1}
+    assert renewed == [1]
+
+    with pytest.raises(module.RequestError) as caught:
+        module.Client(Send((401, {}), (401, {})), HOST).get("/x", {})
+    assert caught.value.is_refusal()
+
+
+def test_a_redirect_is_an_error() -> None:
+    with pytest.raises(module.RequestError, match="302"):
+        pages((302, {}))
+
+
+def test_clouds_by_name_and_by_address() -> None:
+    def fetch(url: str) -> t.Any:
+        return [{"resourceManager": "https://other"}, {"authentication": {"loginEndpoint": "https://login.test/"}}]
+
+    assert module.find_cloud("azurechinacloud", fetch).authority == "https://login.chinacloudapi.cn"
+    assert module.find_cloud("https://stack.test/", fetch) == (
+        "https://stack.test/",
+        "https://stack.test",
+        "https://login.test",
+    )
+    with pytest.raises(ConfigError, match="AzureUSGovernment"):
+        module.find_cloud("Mars", fetch)
+    with pytest.raises(ConfigError, match="names no sign-in address"):
+        module.find_cloud("https://stack.test", lambda url: {})

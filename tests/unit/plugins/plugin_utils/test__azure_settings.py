@@ -1,0 +1,73 @@
+"""What is refused, and what makes two answers different."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_settings as module
+
+
+@pytest.mark.parametrize(
+    ("filters", "text"),
+    [
+        ([], "filters must be a mapping, found list"),
+        ({"colour": 1}, "unknown key 'colour'; allowed keys: locations, names"),
+        ({"tags": ["a"]}, "filters.tags must be a mapping"),
+    ],
+)
+def test_wrong_filters_are_refused(filters: t.Any, text: str) -> None:
+    with pytest.raises(module.ConfigError, match=text):
+        module.check_filters(filters)
+
+
+def test_wrong_api_versions_are_refused() -> None:
+    with pytest.raises(module.ConfigError, match="'storage'; allowed keys: compute"):
+        module.check_versions({"storage": "1"})
+
+
+@pytest.mark.parametrize(
+    ("environment", "option", "expected"),
+    [
+        (None, ["a", "a", " b "], ("a", "b")),
+        ("x, y,", ["a"], ("x", "y")),
+        (None, ["a", "*"], ("*",)),
+        ("", [], ()),
+        (None, None, ()),
+    ],
+)
+def test_resource_groups(environment: str | None, option: t.Any, expected: tuple[str, ...]) -> None:
+    assert module.split_groups(environment, option) == expected
+
+
+CHANGES: dict[str, t.Any] = {
+    "cloud": "AzureChinaCloud",
+    "subscriptions": ("x",),
+    "management_groups": ("m",),
+    "vm_groups": ("g",),
+    "vmss_groups": ("g",),
+    "filters": {"names": ("a",)},
+    "graph_where": "x",
+    "source": "arm",
+    "verify": "all",
+    "vmss_tags": True,
+    "placement_groups": True,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_everything_that_shapes_the_answer_is_in_the_key(name: str) -> None:
+    plain, changed = module.Settings(), dataclasses.replace(module.Settings(), **{name: CHANGES[name]})
+
+    assert plain.digest(["me"]) != changed.digest(["me"])
+    assert plain.digest(["me"]) != plain.digest(["you"])
+
+
+def test_how_it_is_asked_is_not_in_the_key() -> None:
+    slow = module.Settings(concurrency=1, timeout=1, retries=1, max_wait=1, strict=True)
+
+    assert slow.digest([]) == module.Settings().digest([])
+    covered = {*CHANGES, "concurrency", "timeout", "retries", "max_wait", "strict", "api_versions"}
+    assert {field.name for field in dataclasses.fields(module.Settings)} == covered

@@ -1,0 +1,137 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import typing as t
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _advice, _report, _report_junit
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._checks import check
+
+ABOUT = {"run": "20261120T101500Z", "stages": ["nccl"]}
+
+
+def stage(*checks: dict[str, t.Any], name: str = "nccl", **more: t.Any) -> dict[str, t.Any]:
+    return {"stage": name, "checks": list(checks), "nodes": ["gpu1", "gpu10", "gpu2"], "seconds": 1.5, **more}
+
+
+def pair(busbw: float, status: str = "pass") -> dict[str, t.Any]:
+    return check("nccl.pair.all_reduce", "pairs", status, "", None, group="gpu1 - gpu2", measured=busbw)
+
+
+GOOD = check("scheduler.job", "job runs", "pass", "", "gpu1")
+BAD = check("isolation.node", "isolation", "fail", "holds every group back", "gpu2")
+SKIPPED = check("node.dcgm", "DCGM", "not_run", "not installed", "gpu1")
+DOUBT = check("preflight.clock", "clock", "warn", "nobody knows", "gpu1")
+
+
+@pytest.mark.parametrize(
+    ("checks", "verdict", "words"),
+    [
+        ([GOOD], "pass", "all 1 checks passed on 3 nodes"),
+        ([GOOD, SKIPPED], "pass", "all 1 checks passed on 3 nodes; 1 check not run"),
+        ([GOOD, DOUBT], "warn", "1 warning"),
+        ([GOOD, BAD], "fail", "1 of 2 checks failed, on gpu2"),
+        ([SKIPPED], "fail", "not run"),
+        ([], "fail", ""),
+    ],
+)
+def test_verdict(checks: list[dict[str, t.Any]], verdict: str, words: str) -> None:
+    report = _report.build([stage(*checks)], ABOUT)
+
+    assert report["verdict"] == verdict
+    assert words in report["summary"]
+
+
+def test_a_stage_that_was_wanted_and_did_not_run_is_no_pass() -> None:
+    report = _report.build([stage(GOOD)], {**ABOUT, "stages": ["nccl", "node"]})
+    states = {entry["name"]: entry["state"] for entry in report["stages"]}
+
+    assert report["verdict"] == "fail"
+    assert "did not run although it was asked for: node" in report["summary"]
+    assert states == {"preflight": "not_run", "scheduler": "not_run", "node": "missing", "nccl": "pass"}
+
+
+def test_failures_come_with_advice_and_the_culprit_first() -> None:
+    report = _report.build([stage(check("nccl.pair.all_reduce", "pairs", "fail", "slow"), BAD)], ABOUT)
+
+    assert report["worst"][0] == "gpu2: isolation: holds every group back"
+    assert all(item["advice"] for item in report["checks"])
+
+
+def test_every_kind_of_check_has_advice() -> None:
+    for name in ("preflight.version.nccl", "nccl.all.alltoall", "scheduler.mpi", "isolation.link", "stage"):
+        assert _advice.advice(name), name
+    assert _advice.advice("nothing.like.it") == []
+
+
+def test_nodes_are_sorted_as_people_count() -> None:
+    assert _report.build([stage(GOOD)], ABOUT)["nodes"] == ["gpu1", "gpu2", "gpu10"]
+
+
+def test_a_regression_is_named_with_both_figures() -> None:
+    before = _report.build([stage(pair(190.0), GOOD)], {**ABOUT, "run": "yesterday"})
+    report = _report.build([stage(pair(170.0), GOOD)], ABOUT, json.loads(json.dumps(before)))
+
+    assert report["baseline"]["regressions"] == [
+        {
+            "check": "nccl.pair.all_reduce",
+            "title": "pairs",
+            "node": None,
+            "group": "gpu1 - gpu2",
+            "before": 190.0,
+            "after": 170.0,
+            "worse": True,
+        }
+    ]
+    assert report["verdict"] == "warn"
+    assert "1 regression since yesterday" in report["summary"]
+
+
+def test_noise_is_no_regression_and_better_is_no_fault() -> None:
+    before = _report.build([stage(pair(190.0), BAD)], ABOUT)
+    better = {**BAD, "status": "pass"}
+    report = _report.build([stage(pair(187.0), better)], ABOUT, before)
+
+    assert report["verdict"] == "pass"
+    assert [change["check"] for change in report["baseline"]["improvements"]] == ["isolation.node"]
+
+
+def test_versions_that_changed_are_listed() -> None:
+    old = _report.build([stage(GOOD, name="preflight", versions={"gpu1": {"nccl": "2.27.3"}})], {"stages": []})
+    new = _report.build([stage(GOOD, name="preflight", versions={"gpu1": {"nccl": "2.28.9"}})], {"stages": []}, old)
+
+    assert new["baseline"]["versions"] == {"nccl": ["2.27.3", "2.28.9"]}
+
+
+def test_wrong_input_is_refused() -> None:
+    with pytest.raises(_report.ReportError, match="unknown stage: fabric"):
+        _report.build([stage(name="fabric")], ABOUT)
+    with pytest.raises(_report.ReportError, match=r"not a report.json"):
+        _report.build([stage(GOOD)], ABOUT, {"hello": "world"})
+
+
+def test_the_report_survives_json() -> None:
+    report = _report.build([stage(GOOD, BAD, SKIPPED, DOUBT, pair(1.0))], ABOUT)
+
+    assert json.loads(json.dumps(report)) == report
+
+
+def test_junit_counts_and_escapes() -> None:
+    evil = check("scheduler.job", "job", "fail", 'died: <&"\x1b[31m>', "gpu1")
+    report = _report.build([stage(GOOD, evil, SKIPPED, DOUBT)], {**ABOUT, "stages": ["nccl", "node"]})
+    suites = ET.fromstring(_report_junit.junit(report))
+    nccl = next(suite for suite in suites if suite.get("name") == "nccl")
+    node = next(suite for suite in suites if suite.get("name") == "node")
+
+    assert [nccl.get(name) for name in ("tests", "failures", "skipped", "errors")] == ["4", "1", "1", "0"]
+    assert node.get("errors") == "1"
+    assert node.find("testcase/error") is not None
+    message = nccl.find("testcase/failure")
+    assert message is not None
+    assert message.get("message") == 'died: <&"?[31m>'

@@ -1,0 +1,214 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _isolation, _shortfalls, _stages
+
+NODES = ["gpu1", "gpu2", "gpu3", "gpu4"]
+
+
+def facts(**changes: t.Any) -> dict[str, t.Any]:
+    return {
+        "versions": {"kernel": "6.8.0", "driver": None, "slurm": "24.11.5"},
+        "clock": {"synchronized": True, "offset": None, "by": "chrony"},
+        "mounts": {"/home": "ok"},
+        "users": {"alice": {"uid": 2001, "gid": 2001}},
+        **changes,
+    }
+
+
+def state(name: str, word: str = "idle", answers: bool = True) -> dict[str, t.Any]:
+    return {"name": name, "state": word, "answers": answers, "reason": "" if word == "idle" else "broken"}
+
+
+def result(nodes: t.Sequence[str], busbw: float | None, collective: str = "all_reduce") -> dict[str, t.Any]:
+    return {
+        "nodes": list(nodes),
+        "collective": collective,
+        "state": "failed" if busbw is None else "ok",
+        "message": "stopped because it took too long" if busbw is None else "",
+        "busbw": busbw,
+        "rows": [{"size": 1024, "busbw": busbw or 0.0}],
+        "checked": True,
+        "rc": 0,
+    }
+
+
+def step(node: str, code: int = 0, out: str = "", err: str = "") -> dict[str, t.Any]:
+    return {"nodes": [node], "rc": code, "stdout": out, "stderr": err}
+
+
+def bad(stage: dict[str, t.Any]) -> set[tuple[str, str | None, str]]:
+    return {(item["check"], item["node"], item["status"]) for item in stage["checks"] if item["status"] != "pass"}
+
+
+def test_nodes_that_are_alike_pass() -> None:
+    stage = _stages.build("preflight", {"facts": {n: facts() for n in NODES}, "states": [state(n) for n in NODES]})
+
+    assert not bad(stage)
+    assert len(stage["checks"]) == 4 * (1 + 1 + 2 + 1 + 1 + 1)
+    assert not any(item["check"] == "preflight.version.driver" for item in stage["checks"])
+
+
+def test_the_odd_one_out_is_named() -> None:
+    nodes = {
+        "gpu1": facts(),
+        "gpu2": facts(versions={"kernel": "6.8.0", "driver": None, "slurm": "23.11.1"}),
+        "gpu3": {"unreachable": True, "msg": "timed out"},
+        "gpu4": facts(users={"alice": {"uid": 1000, "gid": 2001}}, mounts={"/home": "hangs"}),
+        "gpu5": facts(clock={"synchronized": False, "offset": None, "by": "timedatectl"}),
+    }
+    states = [state(name) for name in nodes if name != "gpu3"] + [state("gpu3", "down", False)]
+    stage = _stages.build("preflight", {"facts": nodes, "states": states})
+
+    assert bad(stage) == {
+        ("preflight.version.slurm", "gpu2", "fail"),
+        ("preflight.answers", "gpu3", "fail"),
+        ("preflight.slurm_state", "gpu3", "fail"),
+        ("preflight.users", "gpu4", "fail"),
+        ("preflight.mounts", "gpu4", "fail"),
+        ("preflight.clock", "gpu5", "fail"),
+    }
+
+
+def test_a_controller_without_gpus_is_no_odd_one_but_its_slurm_must_fit() -> None:
+    nodes = {
+        "control": facts(versions={"kernel": "6.12.0", "driver": None, "nccl": None, "slurm": "25.05.1"}),
+        **{
+            name: facts(versions={"kernel": "6.8.0", "driver": "580", "nccl": "2.28.9", "slurm": "24.11.5"})
+            for name in NODES
+        },
+    }
+    stage = _stages.build("preflight", {"facts": nodes, "states": [state(name) for name in NODES]})
+
+    assert bad(stage) == {("preflight.version.slurm", "control", "fail")}
+
+
+def test_a_clock_of_which_nobody_knows_is_no_pass() -> None:
+    clock = {"synchronized": None, "offset": None, "by": "timedatectl"}
+    stage = _stages.build("preflight", {"facts": {"gpu1": facts(clock=clock)}, "states": []})
+
+    assert bad(stage) == {("preflight.clock", "gpu1", "warn")}
+
+
+def test_jobs_mpi_and_what_has_not_run() -> None:
+    stage = _stages.build(
+        "scheduler",
+        {
+            "job": [step("gpu1"), step("gpu2", 1, err="srun: error: Task launch failed"), step("gpu3", 124)],
+            "busy": ["gpu4"],
+            "mpi": [{**result(NODES, 1.0), "checked": False}],
+            "accounting": {"status": "not_run", "message": "accounting is off"},
+        },
+    )
+
+    assert bad(stage) == {
+        ("scheduler.job", "gpu2", "fail"),
+        ("scheduler.job", "gpu3", "fail"),
+        ("scheduler.job", "gpu4", "not_run"),
+        ("scheduler.mpi", None, "fail"),
+        ("scheduler.accounting", None, "not_run"),
+    }
+
+
+def test_what_is_not_installed_has_not_run() -> None:
+    stage = _stages.build("node", {"check": [step("gpu1", 127)], "dcgm": [step("gpu1", 127)]})
+
+    assert bad(stage) == {("node.check", "gpu1", "not_run"), ("node.dcgm", "gpu1", "not_run")}
+
+
+def test_the_slowest_gpu_of_a_node_counts() -> None:
+    out = "Running host_to_device_memcpy_ce.\n  0  1\n 0  55.6  13.9\n"
+    raw = {"nvbandwidth": [step("gpu1", 0, out)], "thresholds": {"host_to_device_gbps": {"warn": 52, "fail": 48}}}
+    stage = _stages.build("node", raw)
+    found = {item["check"]: item for item in stage["checks"]}
+
+    assert found["node.host_to_device"]["status"] == "fail"
+    assert found["node.host_to_device"]["measured"] == 13.9
+    assert found["node.device_to_host"]["status"] == "fail"  # no figure is no pass
+
+
+def pairs(slow: str, good: float = 190.0) -> list[dict[str, t.Any]]:
+    games = [pair for games in _isolation.tournament(NODES) for pair in games]
+    return [result(pair, good * (0.01 if slow in pair else 1.0)) for pair in games]
+
+
+def search(raw: dict[str, t.Any]) -> dict[str, t.Any]:
+    raw = {**raw, "search": []}
+    while groups := _stages.isolate(raw)["next"]:
+        raw["search"] += [result(g, 1.9 if "gpu3" in g else 190.0) for g in groups]
+    return {**raw, "isolation": _stages.isolate(raw)["verdict"]}
+
+
+@pytest.mark.parametrize("thresholds", [{}, {"pair": {"warn": 180, "fail": 170}, "all": {"fail": 170}}])
+def test_a_slow_node_of_four_is_named_with_and_without_thresholds(thresholds: dict[str, t.Any]) -> None:
+    raw = search({"nodes": NODES, "pair": pairs("gpu3"), "all": [result(NODES, 1.9)], "thresholds": thresholds})
+    stage = _stages.build("nccl", raw)
+
+    assert [item["node"] for item in stage["checks"] if item["check"] == "isolation.node"] == ["gpu3"]
+    assert sum(item["status"] == "fail" for item in stage["checks"]) == 3 + 1 + 1
+    assert len(stage["pairs"]["values"]) == 6
+    assert sum(curve["bad"] for curve in stage["curves"]) == 4
+
+
+def test_a_good_cluster_needs_no_search() -> None:
+    raw = {"nodes": NODES, "pair": pairs("none"), "all": [result(NODES, 185.0)]}
+
+    assert _stages.isolate(raw) == {"next": [], "verdict": None}
+    assert not bad(_stages.build("nccl", {**raw, "isolation": None}))
+
+
+def test_good_pairs_that_fall_short_together_are_no_node() -> None:
+    raw = {"nodes": NODES, "pair": pairs("none"), "all": [result(NODES, 50.0), result(NODES, 50.0)]}
+    outcome = _stages.isolate(raw)
+
+    assert outcome["next"] == []
+    assert outcome["verdict"]["shared"] == [NODES]
+    assert ("isolation.shared", None, "fail") in bad(_stages.build("nccl", {**raw, "isolation": outcome["verdict"]}))
+
+
+def test_a_hung_pair_falls_short() -> None:
+    raw = {"nodes": NODES, "pair": [result(["gpu1", "gpu2"], None), result(["gpu3", "gpu4"], 190.0)]}
+
+    assert _stages.isolate(raw)["next"] == [["gpu1", "gpu3"], ["gpu2", "gpu4"]]
+
+
+def test_cpus_are_judged_less_strictly_than_gpus() -> None:
+    raw = {"nodes": NODES, "pair": [result(["gpu1", "gpu2"], 0.4), result(["gpu3", "gpu4"], 1.2)]}
+
+    assert not bad(_stages.build("nccl", {**raw, "program": "mpi"}))
+    assert bad(_stages.build("nccl", {**raw, "program": "nccl"}))
+
+
+def test_another_operation_is_not_green_without_a_judgement() -> None:
+    thresholds = {"all": {"fail": 170}, "pair": {"fail": 170}}
+    raw = {"nodes": NODES, "all": [result(NODES, 188.0), result(NODES, 94.0, "all_gather")], "thresholds": thresholds}
+
+    assert bad(_stages.build("nccl", raw)) == {("nccl.all.all_gather", None, "warn")}
+
+
+def test_unchecked_results_warn() -> None:
+    raw = {"nodes": NODES[:2], "pair": [{**result(NODES[:2], 190.0), "checked": False}]}
+
+    assert bad(_stages.build("nccl", raw)) == {("nccl.pair.all_reduce", None, "warn")}
+
+
+def test_a_stage_that_broke_off_fails_and_keeps_what_it_has() -> None:
+    stage = _stages.build("scheduler", {"error": "no idle node: 4 drained", "job": [step("gpu1")]})
+
+    assert bad(stage) == {("stage", None, "fail")}
+    assert len(stage["checks"]) == 2
+    assert bad(_stages.build("preflight", {"error": "sinfo exited 1"})) == {("stage", None, "fail")}
+
+
+def test_contradicting_thresholds_and_unknown_stages_are_refused() -> None:
+    with pytest.raises(_shortfalls.ThresholdError, match="pair: warn"):
+        _stages.isolate({"nodes": NODES, "pair": pairs("none"), "thresholds": {"pair": {"warn": 1, "fail": 2}}})
+    with pytest.raises(_stages.StageError, match="unknown stage 'fabric'"):
+        _stages.build("fabric", {})
