@@ -216,7 +216,7 @@ def measurements(params: dict[str, t.Any]) -> list[tuple[list[str], str]]:
         (list(group), collective)
         for group in params["groups"]
         for collective in params["collectives"]
-        for _ in range(params["repeat"])
+        for _repetition in range(params["repeat"])
     ]
 
 

@@ -50,7 +50,7 @@ def tournament(nodes: t.Sequence[str]) -> list[list[tuple[str, str]]]:
     if len(circle) % 2:
         circle.append(None)
     rounds = []
-    for _ in range(len(circle) - 1):
+    for _round in range(len(circle) - 1):
         half = len(circle) // 2
         couples = zip(circle[:half], reversed(circle[half:]))
         rounds.append([(a, b) for a, b in couples if a is not None and b is not None])

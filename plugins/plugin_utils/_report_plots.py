@@ -61,7 +61,7 @@ def heat_map(
     side = min(8.0, max(3.2, 1.4 + 0.42 * len(nodes)))
     figure, axes = _figure(side + 1.0, side)
     place = {node: number for number, node in enumerate(nodes)}
-    grid = [[float("nan")] * len(nodes) for _ in nodes]
+    grid = [[float("nan")] * len(nodes) for _row in nodes]
     for (a, b), value in values.items():
         for row, column in ((a, b), (b, a)):
             grid[place[row]][place[column]] = float("nan") if value is None else value
@@ -74,11 +74,11 @@ def heat_map(
         axes.set_yticks(range(len(nodes)), nodes)
     if len(nodes) <= 12:
         _write_values(axes, place, values, top)
-    bar = figure.colorbar(picture, ax=axes, fraction=0.046, pad=0.04)
-    bar.set_label("bus bandwidth, GB/s", color=_INK)
-    bar.ax.tick_params(colors=_INK)
+    scale = figure.colorbar(picture, ax=axes, fraction=0.046, pad=0.04)
+    scale.set_label("bus bandwidth, GB/s", color=_INK)
+    scale.ax.tick_params(colors=_INK)
     if minimum:
-        bar.ax.axhline(minimum, color=_BAD, linewidth=2)
+        scale.ax.axhline(minimum, color=_BAD, linewidth=2)
     axes.set_title(title, loc="left", color=_INK)
     return _svg(figure, title)
 

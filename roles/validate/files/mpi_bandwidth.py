@@ -135,11 +135,11 @@ class Collective:
 def measure(collective: Collective, options: argparse.Namespace) -> tuple[float, float | None]:
     """Return time of one iteration in seconds and the number of wrong blocks of all ranks."""
     mpi = collective.mpi
-    for _ in range(options.w):
+    for _warmup in range(options.w):
         collective.run()
     mpi.call("Barrier", mpi.world)
     begin = time.perf_counter()
-    for _ in range(options.n):
+    for _iteration in range(options.n):
         collective.run()
     took = mpi.most((time.perf_counter() - begin) / options.n)
     return took, mpi.most(collective.wrong()) if options.c else None
