@@ -293,7 +293,7 @@ def parse(users: t.Any, groups: t.Any, removed: t.Any, defaults: Defaults) -> tu
     gone += [_removed(item) for item in _items(defaults.removed, removed, USER_KEYS, problems)]
     listed = {group.name for group in known}
     known += {group.name: group for group in own if group and group.name not in listed}.values()
-    accounts = Accounts(tuple(wanted), tuple(known), tuple(gone))
+    accounts = Accounts(tuple(wanted), tuple(known), tuple(dict.fromkeys(gone)))
     return accounts, problems + _conflicts(accounts, defaults)
 
 
@@ -306,6 +306,7 @@ def _conflicts(accounts: Accounts, defaults: Defaults) -> list[str]:
         *_shared(defaults.users, "name", [(user.name, user.name) for user in users]),
         *_shared(defaults.users, "uid", [(user.uid, user.name) for user in users]),
         *_shared(defaults.users, "home", homes),
+        *_shared(defaults.removed, "name", [(user.name, user.name) for user in accounts.removed if user.name]),
         *_shared(defaults.groups, "name", [(group.name, group.name) for group in accounts.groups]),
     ]
     if not problems:  # a uid that two users have is also the gid of both their groups; saying it once is enough
