@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # Makes a second build out of a finished one, without a compiler: the same packages under another digest.
 # Usage: repack.sh ARCHIVE NEW-ARCHIVE
 set -euo pipefail

@@ -302,7 +302,7 @@ def test_a_file_of_azure_rm_gives_its_names_and_groups() -> None:
         exclude_host_filters=["location in ['westus']", "powerstate != 'running'"],
     )
 
-    first, second = inventory.hosts
+    first, second = list(inventory.hosts)
     assert first.startswith("dbserver1_")
     assert second.endswith(".domain.tld")
     assert members(inventory, "db_hosts") == members(inventory, "tag_env_prod") == [first]
