@@ -116,7 +116,7 @@ def _scheduler(raw: Raw) -> Stage:
 
 def _node(raw: Raw) -> Stage:
     """Return the checks of each node by itself."""
-    found = _checks.steps(raw["check"], "node.check", "gpucluster-check") if raw.get("check") else []
+    found = _checks.health(raw["check"], "node.check", "gpucluster-check") if raw.get("check") else []
     for check, result in zip(_checks.steps(raw.get("dcgm") or [], "node.dcgm", "DCGM"), raw.get("dcgm") or []):
         if check["status"] == _checks.PASS or (check["status"] == _checks.FAIL and "{" in result["stdout"]):
             check["status"], check["message"] = _node_tests.dcgm(result["stdout"])

@@ -1,0 +1,38 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _checks
+
+PARTLY = (
+    "memory: healthy: 24105 MiB\ncpus: not run: switched off\nmunge: healthy: works\n3 checks in 0.029 s: not run\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "status"),
+    [
+        (0, "memory: healthy: 24105 MiB\n1 checks in 0.029 s: healthy\n", "pass"),
+        (4, PARTLY, "pass"),
+        (4, "cpus: not run: switched off\n1 checks in 0.029 s: not run\n", "fail"),
+        (1, PARTLY.replace("not run: switched off", "unhealthy: expected 8, found 7"), "fail"),
+        (127, "", "not_run"),
+    ],
+)
+def test_health_passes_only_where_something_was_healthy_and_nothing_was_wrong(
+    code: int, output: str, status: str
+) -> None:
+    result = {"rc": code, "stdout": output, "stderr": "", "nodes": ["gpu1"]}
+
+    (check,) = _checks.health([result], "node.check", "gpucluster-check")
+
+    assert check["status"] == status
+
+
+def test_health_says_how_much_was_not_run() -> None:
+    result = {"rc": 4, "stdout": PARTLY, "stderr": "srun: error: gpu1: task 0: Exited", "nodes": ["gpu1"]}
+
+    assert _checks.health([result], "node.check", "x")[0]["message"] == "2 checks healthy, 1 not run"
