@@ -70,7 +70,7 @@ def steps(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str, goo
 
 
 def health(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str) -> list[Check]:
-    """Return one check per node from gpucluster-check, whose status 4 means that nothing is wrong but not all was run."""
+    """Return one check per node from gpucluster-check; its status 4 means nothing wrong, but not all was run."""
     found = []
     for result in results:
         lines = result["stdout"].splitlines()

@@ -7,9 +7,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _checks
 
-PARTLY = (
-    "memory: healthy: 24105 MiB\ncpus: not run: switched off\nmunge: healthy: works\n3 checks in 0.029 s: not run\n"
-)
+PARTLY = "memory: healthy: 24105 MiB\ncpus: not run: switched off\nmunge: healthy: works\n3 checks in 0.03 s: not run\n"
 
 
 @pytest.mark.parametrize(
