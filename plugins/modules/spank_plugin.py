@@ -25,7 +25,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: A plugin that is not on the machine yet is not tried.
+    details: A plugin that is not on the machine yet, as in a first run, is not tried.
   diff_mode:
     support: full
   idempotent:
@@ -41,7 +41,14 @@ options:
     choices: [present, absent]
     default: present
   plugin:
-    description: Path of the plugin. Required if O(state=present).
+    description:
+      - Where Slurm loads the plugin from. Required if O(state=present).
+      - Use a name that changes with the plugin, so that a running slurmd is seen to have another one.
+    type: path
+  source:
+    description:
+      - A file on the machine that O(plugin) is to be a copy of. It is tried before it is copied.
+      - Without it, O(plugin) is there already.
     type: path
   arguments:
     description: Options of the plugin, one word each.
@@ -67,7 +74,8 @@ EXAMPLES = r"""
 - name: Let Slurm load pyxis
   hpcai.gpucluster.spank_plugin:
     name: pyxis
-    plugin: /usr/local/lib/slurm/spank_pyxis.so
+    source: /var/cache/site/spank_pyxis-0.24.0.so
+    plugin: /usr/local/lib/slurm/spank_pyxis-0.24.0.so
     arguments: [runtime_path=/run/pyxis]
     shows: --container-image
   notify: Restart slurmd
@@ -83,7 +91,7 @@ line:
   description: The line that Slurm reads.
   returned: when O(state=present)
   type: str
-  sample: required /usr/local/lib/slurm/spank_pyxis.so runtime_path=/run/pyxis
+  sample: required /usr/local/lib/slurm/spank_pyxis-0.24.0.so runtime_path=/run/pyxis
 removed:
   description: Earlier files of the plugin that were removed.
   returned: success
@@ -91,7 +99,9 @@ removed:
   elements: str
 """
 
+import filecmp
 import os
+import shutil
 import tempfile
 import typing as t
 from pathlib import Path
@@ -101,19 +111,16 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _spank_plugin
 
 
-def attempt(module: AnsibleModule, text: str) -> None:
-    """Try the plugin on this machine; raises SpankError."""
-    plugin = Path(module.params["plugin"])
+def attempt(module: AnsibleModule, plugin: str) -> None:
+    """Have Slurm of this machine load a plugin from a configuration of its own; raises SpankError."""
     commands = [module.get_bin_path(name) for name in _spank_plugin.COMMANDS]
-    if module.check_mode and (not plugin.exists() or not all(commands)):
+    if module.check_mode and not (Path(plugin).exists() and all(commands)):
         return
     missing = [name for name, path in zip(_spank_plugin.COMMANDS, commands) if not path]
     if missing:
-        raise _spank_plugin.SpankError(
-            f"{' and '.join(missing)} to try it with are not on the machine; install Slurm first"
-        )
+        raise _spank_plugin.SpankError(f"there is no {' and no '.join(missing)} to try it with; install Slurm first")
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder:
-        for name, content in _spank_plugin.files(text).items():
+        for name, content in _spank_plugin.files(_spank_plugin.line(plugin, module.params["arguments"])).items():
             Path(folder, name).write_text(content, encoding="utf-8")
         _spank_plugin.attempt(
             lambda args, environment: module.run_command(list(args), environ_update=dict(environment)),
@@ -123,24 +130,54 @@ def attempt(module: AnsibleModule, text: str) -> None:
         )
 
 
-def write(module: AnsibleModule, path: Path, text: str | None) -> None:
-    """Put the file in place at once, or remove it; raises OSError."""
-    if text is None:
-        path.unlink()
-        return
+def is_copy(source: str | None, plugin: str) -> bool:
+    """Whether the plugin is what it is to be a copy of."""
+    return not source or (Path(plugin).exists() and filecmp.cmp(source, plugin, shallow=False))
+
+
+def put(module: AnsibleModule, path: Path, write: t.Callable[[str], t.Any]) -> None:
+    """Put a file in place at once; raises OSError."""
     path.parent.mkdir(0o755, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=module.tmpdir)
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
+    os.close(handle)
+    write(name)
     Path(name).chmod(0o644)
     module.atomic_move(name, str(path))
 
 
-def obsolete(params: dict[str, t.Any]) -> list[str]:
-    """Return the files of the plugin that Slurm loads no more."""
-    spared = params["plugin"] if params["state"] == "present" else None
-    pattern = Path(params["obsolete"] or "/")
-    return sorted(str(path) for path in pattern.parent.glob(pattern.name or "-") if str(path) != spared)
+def present(module: AnsibleModule, path: Path, found: str) -> tuple[str, bool]:
+    """Try the plugin and let Slurm load it; return the file's text and whether anything changed."""
+    params = module.params
+    source, plugin = params["source"], params["plugin"]
+    wanted = _spank_plugin.line(plugin, params["arguments"])
+    if module.check_mode and source and not Path(source).exists():
+        return wanted, True
+    copied = is_copy(source, plugin)
+    if copied and wanted == found:
+        return wanted, False
+    attempt(module, source or plugin)
+    if not module.check_mode:
+        if not copied:
+            put(module, Path(plugin), lambda name: shutil.copyfile(source, name))
+        put(module, path, lambda name: Path(name).write_text(wanted, encoding="utf-8"))
+    return wanted, True
+
+
+def absent(module: AnsibleModule, path: Path, found: str) -> tuple[str, bool]:
+    """Let Slurm load the plugin no more."""
+    if found and not module.check_mode:
+        path.unlink()
+    return "", bool(found)
+
+
+def remove_obsolete(module: AnsibleModule) -> list[str]:
+    """Remove the files of the plugin that Slurm loads no more, and return them."""
+    pattern = Path(module.params["obsolete"] or "/")
+    spared = module.params["plugin"] if module.params["state"] == "present" else None
+    found = [path for path in pattern.parent.glob(pattern.name or "-") if str(path) != spared]
+    for path in [] if module.check_mode else found:
+        path.unlink()
+    return sorted(map(str, found))
 
 
 def main() -> None:
@@ -149,6 +186,7 @@ def main() -> None:
         argument_spec={
             "name": {"type": "str", "required": True},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "source": {"type": "path"},
             "plugin": {"type": "path"},
             "arguments": {"type": "list", "elements": "str", "default": []},
             "shows": {"type": "str", "default": ""},
@@ -158,27 +196,21 @@ def main() -> None:
         required_if=[("state", "present", ["plugin"])],
         supports_check_mode=True,
     )
-    params = module.params
-    path = Path(params["directory"], f"{params['name']}.conf")
+    path = Path(module.params["directory"], f"{module.params['name']}.conf")
     try:
-        found = path.read_text(encoding="utf-8") if path.exists() else None
-        wanted = _spank_plugin.line(params["plugin"], params["arguments"]) if params["state"] == "present" else None
-        if wanted is not None and wanted != found:
-            attempt(module, wanted)
-        if wanted != found and not module.check_mode:
-            write(module, path, wanted)
-        removed = obsolete(params)
-        for name in [] if module.check_mode else removed:
-            Path(name).unlink()
+        found = path.read_text(encoding="utf-8") if path.exists() else ""
+        bring = present if module.params["state"] == "present" else absent
+        wanted, changed = bring(module, path, found)
+        removed = remove_obsolete(module)
     except _spank_plugin.SpankError as exc:
-        module.fail_json(msg=f"Slurm would not take the plugin {params['name']}, and was not told of it: {exc}")
+        module.fail_json(msg=f"Slurm would not take the plugin {module.params['name']}, and was not told of it: {exc}")
     except OSError as exc:
-        module.fail_json(msg=f"{path}: {exc}")
+        module.fail_json(msg=f"cannot bring the plugin {module.params['name']} to its state: {exc}")
     module.exit_json(
-        changed=wanted != found or bool(removed),
+        changed=changed or bool(removed),
         removed=removed,
-        line=(wanted or "").strip(),
-        diff={"before_header": str(path), "after_header": str(path), "before": found or "", "after": wanted or ""},
+        line=wanted.strip(),
+        diff={"before_header": str(path), "after_header": str(path), "before": found, "after": wanted},
     )
 
 

@@ -78,16 +78,15 @@ def _unknown(name: str, version: t.Any, release: Version) -> list[str]:
 def _wrong(name: str, value: t.Any) -> list[str]:
     """Say that an option does not take a value."""
     kind = _table()["options"].get(name, {}).get("type", "word")
-    wrong = {
-        "bool": not isinstance(value, bool),
-        "path": not re.fullmatch(r"/\S*", str(value)),
-        "word": not re.fullmatch(r"\S+", _word(value)),
-    }.get(kind if isinstance(kind, str) else "", value not in kind)
-    if not wrong:
-        return []
-    allowed = {"bool": "true or false", "path": "an absolute path without blanks", "word": "one word"}
-    wanted = allowed[kind] if isinstance(kind, str) else " or ".join(kind)
-    return [f"{name} is {value!r}, and has to be {wanted}"]
+    if isinstance(kind, list):
+        right, wanted = value in kind, " or ".join(kind)
+    elif kind == "bool":
+        right, wanted = isinstance(value, bool), "true or false"
+    elif kind == "path":
+        right, wanted = bool(re.fullmatch(r"/[^\s#]*", str(value))), "an absolute path without blanks"
+    else:
+        right, wanted = bool(re.fullmatch(r"[^\s#]+", _word(value))), "one word"
+    return [] if right else [f"{name} is {value!r}, and has to be {wanted}"]
 
 
 def _word(value: t.Any) -> str:

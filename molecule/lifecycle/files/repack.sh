@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a second build out of a finished one, without a compiler: the same packages under another digest.
-# Usage: repack.sh ARCHIVE NEW-ARCHIVE
+# Usage: repack.sh ARCHIVE NEW-ARCHIVE [PACKAGE]   PACKAGE is one more, such as dev
 set -euo pipefail
 old=$(basename "$1" .tar) new=$(basename "$2" .tar)
 [ ! -f "$2" ] || exit 0
@@ -10,7 +10,8 @@ tar --extract --file "$1" --directory "$work"
 folder=$work/gpucluster/$old
 mv "$folder" "$work/gpucluster/$new"
 folder=$work/gpucluster/$new
-for package in "$folder"/slurm-smd{,-client,-slurmd,-slurmctld,-slurmdbd,-sackd,-libpam-slurm-adopt}_*.deb; do
+for name in slurm-smd{,-client,-slurmd,-slurmctld,-slurmdbd,-sackd,-libpam-slurm-adopt} ${3:+slurm-smd-$3}; do
+  package=$(echo "$folder/${name}"_*.deb)
   dpkg-deb -R "$package" "$work/tree"
   sed -i "s/gpucluster\.${old##*-}/gpucluster.${new##*-}/g" "$work/tree/DEBIAN/control"
   dpkg-deb -Zgzip -z1 --root-owner-group -b "$work/tree" "$work/$(basename "${package/${old##*-}/${new##*-}}")" > /dev/null
