@@ -66,7 +66,9 @@ def account_names(items: t.Any, which: str, removed: bool = False) -> list[str]:
         return [user.name for user in accounts.removed if user.name and user.remove_home]
     if which == "present":
         return [user.name for user in accounts.users if user.name]
-    raise AnsibleFilterError(f"hpcai.gpucluster.account_names: which is {which!r}; allowed: key_pair, present or purged")
+    raise AnsibleFilterError(
+        f"hpcai.gpucluster.account_names: which is {which!r}; allowed: key_pair, present or purged"
+    )
 
 
 class FilterModule:

@@ -21,7 +21,7 @@ _NAME = r"(?P<name>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)"
 _TAG = r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
 _DIGEST = r"(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 # With # between registry and name as enroot writes it, or with / as others do, where a registry has a dot or a port.
-_ENROOT = re.compile(rf"{_USER}(?:{_HOST}#)?{_NAME}{_TAG}{_DIGEST}")
+_ENROOT = re.compile(rf"(?:{_USER}{_HOST}#)?{_NAME}{_TAG}{_DIGEST}")
 _PLAIN = re.compile(rf"(?=[^/]*[.:][^/]*/|localhost/){_HOST}/{_NAME}{_TAG}{_DIGEST}")
 _FILE = re.compile(r"/[A-Za-z0-9._/+@:-]+\.(sqsh|squashfs)")
 _BLOCK = 8 << 20
@@ -110,7 +110,7 @@ def space_problem(folder: Path, needed: int, reserve: int, free: int) -> str:
     if free >= needed + reserve:
         return ""
     return (
-        f"{folder} has {_gib(free)} GiB free, and needs {_gib(needed + reserve)}:"
+        f"{folder} has {_gib(free)} GiB free, and needs {_gib(needed + reserve)} GiB:"
         f" {_gib(needed)} for the image and {_gib(reserve)} that are to stay free. Nothing was written."
     )
 
