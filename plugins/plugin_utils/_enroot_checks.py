@@ -34,6 +34,12 @@ KEYS = (
 )
 # fmt: on
 HOOKS = ("50-mig-config.sh", "50-sharp.sh", "50-slurm-pmi.sh", "50-slurm-pytorch.sh")
+# fmt: off
+OWN_HOOKS = (
+    "10-aptfix.sh", "10-cgroups.sh", "10-devices.sh", "10-home.sh", "10-localtime.sh", "10-shadow.sh", "98-nvidia.sh",
+    "99-mellanox.sh",
+)
+# fmt: on
 _KEY = re.compile(r"ENROOT_[A-Z_]+|(MELLANOX|NVIDIA)_[A-Z0-9_]+|SSL_CERT_(DIR|FILE)|(all|no|http|https)_proxy")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+(-[0-9]+)?")
 _PATHS = ("enroot_scratch_path", "enroot_images_path", "enroot_images_shared_path", "enroot_packages_directory")
@@ -46,7 +52,8 @@ def problems(settings: Settings) -> list[str]:
     return [
         *_release(settings),
         *_config(settings.get("enroot_config") or {}),
-        *_hooks(settings.get("enroot_hooks") or []),
+        *_hooks("enroot_hooks", settings, HOOKS),
+        *_hooks("enroot_hooks_disabled", settings, OWN_HOOKS),
         *_paths(settings),
         *credentials.problems(settings.get("enroot_credentials") or [], users),
         *_images(settings),
@@ -86,10 +93,10 @@ def _config(config: Settings) -> Iterator[str]:
             yield f"enroot_config: {key} holds a line break"
 
 
-def _hooks(hooks: list[t.Any]) -> Iterator[str]:
-    for hook in hooks:
-        if hook not in HOOKS:
-            yield f"enroot_hooks: {hook!r} is unknown; known: {', '.join(HOOKS)}"
+def _hooks(name: str, settings: Settings, known: tuple[str, ...]) -> Iterator[str]:
+    for hook in settings.get(name) or []:
+        if hook not in known:
+            yield f"{name}: {hook!r} is unknown; known: {', '.join(known)}"
 
 
 def _paths(settings: Settings) -> Iterator[str]:

@@ -11,6 +11,10 @@ for version in 4.2.1 4.2.2; do
         printf '#!/bin/sh\necho %s\n' "$hook" > "$root/usr/share/enroot/hooks.d/$hook"
         chmod 755 "$root/usr/share/enroot/hooks.d/$hook"
     done
+    for hook in 10-home.sh 98-nvidia.sh; do
+        printf '#!/bin/sh\necho %s\n' "$hook" > "$root/etc/enroot/hooks.d/$hook"
+        chmod 755 "$root/etc/enroot/hooks.d/$hook"
+    done
     sed "s/@version@/$version/" "$(dirname "$0")/enroot" > "$root/usr/bin/enroot"
     printf '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n' > "$root/usr/bin/enroot-nsenter"
     chmod 755 "$root/usr/bin/enroot" "$root/usr/bin/enroot-nsenter"

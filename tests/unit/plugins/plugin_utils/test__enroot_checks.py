@@ -47,6 +47,7 @@ def test_good_data_has_no_faults() -> None:
         ({"enroot_config": {"ENROOT_MOUNT_HOME": "y\nX y"}}, "holds a line break"),
         ({"enroot_config": {"ENROOT_MOUNT_HOME": ["y"]}}, "has to be text"),
         ({"enroot_hooks": ["50-pmi.sh"]}, "known: 50-mig-config.sh, 50-sharp.sh, 50-slurm-pmi.sh"),
+        ({"enroot_hooks_disabled": ["cgroups"]}, "known: 10-aptfix.sh, 10-cgroups.sh"),
         ({"enroot_scratch_path": "scratch"}, "has to be an absolute path"),
         ({"enroot_credentials": [{"ngc": "key", "users": ["eve"]}]}, "enroot_credentials[0]: users names eve"),
         ({"enroot_images": ["Ubuntu"]}, "enroot_images[0]: 'Ubuntu' is neither the name of an image"),
