@@ -24,8 +24,9 @@ options:
     description:
       - V(key_pair) returns users that are present and take a key pair.
       - V(purged) returns users that are removed together with their home folder.
+      - V(present) returns users that are present.
     type: str
-    choices: [key_pair, purged]
+    choices: [key_pair, present, purged]
     required: true
   removed:
     description: Whether the list holds removed users, which need no C(state=absent).
@@ -63,7 +64,11 @@ def account_names(items: t.Any, which: str, removed: bool = False) -> list[str]:
         return [user.name for user in accounts.users if user.name and user.key_pair]
     if which == "purged":
         return [user.name for user in accounts.removed if user.name and user.remove_home]
-    raise AnsibleFilterError(f"hpcai.gpucluster.account_names: which is {which!r}; allowed: key_pair or purged")
+    if which == "present":
+        return [user.name for user in accounts.users if user.name]
+    raise AnsibleFilterError(
+        f"hpcai.gpucluster.account_names: which is {which!r}; allowed: key_pair, present or purged"
+    )
 
 
 class FilterModule:

@@ -25,6 +25,10 @@ def test_users_that_go_with_their_home() -> None:
     assert account_names(["eve", {"username": "bob", "remove": True}], "purged", removed=True) == ["bob"]
 
 
+def test_present_users_are_those_that_do_not_go() -> None:
+    assert account_names(USERS, "present") == ["alice", "bob", "carol"]
+
+
 def test_another_word_is_refused() -> None:
-    with pytest.raises(AnsibleFilterError, match="allowed: key_pair or purged"):
+    with pytest.raises(AnsibleFilterError, match="allowed: key_pair, present or purged"):
         account_names(USERS, "all")

@@ -1,0 +1,119 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Container images as one file: what an image is called, and whether a copy is complete."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import typing as t
+
+if t.TYPE_CHECKING:
+    from pathlib import Path
+
+_USER = r"(?:(?P<user>[A-Za-z0-9_.!~*'()%;:&=+$,-]+)@)?"
+_HOST = r"(?P<registry>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?)"
+_NAME = r"(?P<name>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)"
+_TAG = r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
+_DIGEST = r"(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+# With # between registry and name as enroot writes it, or with / as others do, where a registry has a dot or a port.
+_ENROOT = re.compile(rf"(?:{_USER}{_HOST}#)?{_NAME}{_TAG}{_DIGEST}")
+_PLAIN = re.compile(rf"(?=[^/]*[.:][^/]*/|localhost/){_HOST}/{_NAME}{_TAG}{_DIGEST}")
+_FILE = re.compile(r"/[A-Za-z0-9._/+@:-]+\.(sqsh|squashfs)")
+_BLOCK = 8 << 20
+
+
+class ImageError(Exception):
+    """An image is not what it should be; the text says what to change."""
+
+
+class Image(t.NamedTuple):
+    """An image: where it comes from, and the name of its file."""
+
+    uri: str
+    file: str
+
+
+class Record(t.NamedTuple):
+    """What is written beside a file."""
+
+    image: str
+    sha256: str
+    bytes: int
+
+    def text(self) -> str:
+        """Return the text of the file that holds the record."""
+        return json.dumps(self._asdict(), indent=1) + "\n"
+
+
+def parse(image: t.Any) -> Image:
+    """Return an image by its name; raises ImageError."""
+    text = re.sub("^docker://", "", image) if isinstance(image, str) else image
+    if not isinstance(text, str):
+        raise ImageError(f"{image!r} is not the name of an image")
+    if _FILE.fullmatch(text):
+        return Image(text, text.rpartition("/")[2].rpartition(".")[0])
+    match = _PLAIN.fullmatch(text) or _ENROOT.fullmatch(text)
+    if match is None:
+        raise ImageError(
+            f"{image!r} is neither the name of an image, such as nvcr.io/nvidia/pytorch:25.10-py3,"
+            " nor the path of a .sqsh file"
+        )
+    parts = match.groupdict()
+    tail = (f":{parts['tag']}" if parts["tag"] else "") + (f"@{parts['digest']}" if parts["digest"] else "")
+    user = f"{parts.get('user')}@" if parts.get("user") else ""
+    registry = f"{parts['registry']}#" if parts["registry"] else ""
+    kind = parts["tag"] or (parts["digest"] or "latest").replace("sha256:", "sha256-")[:19]
+    return Image(f"docker://{user}{registry}{parts['name']}{tail}", f"{parts['name']}+{kind}".replace("/", "+"))
+
+
+def record_path(path: Path) -> Path:
+    """Return where the record of a file is."""
+    return path.with_name(path.name + ".json")
+
+
+def record(path: Path) -> Record | None:
+    """Return the record of a file that is there in its full size, or nothing."""
+    try:
+        data = json.loads(record_path(path).read_text(encoding="utf-8"))
+        found = Record(str(data["image"]), str(data["sha256"]), int(data["bytes"]))
+        return found if path.stat().st_size == found.bytes else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def sha256(path: Path) -> str:
+    """Return the digest of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        for block in iter(lambda: stream.read(_BLOCK), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def copy(source: Path, target: Path) -> str:
+    """Copy a file, and return the digest of what was read."""
+    digest = hashlib.sha256()
+    with source.open("rb") as reader, target.open("wb") as writer:
+        for block in iter(lambda: reader.read(_BLOCK), b""):
+            digest.update(block)
+            writer.write(block)
+    return digest.hexdigest()
+
+
+def space_problem(folder: Path, needed: int, reserve: int, free: int) -> str:
+    """Return what is wrong with the space of a folder, or an empty string."""
+    if free >= needed + reserve:
+        return ""
+    return (
+        f"{folder} has {_gib(free)} GiB free, and needs {_gib(needed + reserve)} GiB:"
+        f" {_gib(needed)} for the image and {_gib(reserve)} that are to stay free. Nothing was written."
+    )
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f}"

@@ -1,0 +1,109 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Debian packages of an upstream release: their files, whether these are what was promised, and what is installed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import typing as t
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+
+CHECKSUM = re.compile(r"(sha256|sha384|sha512):([0-9a-fA-F]{64,128})")
+_DIGITS = {"sha256": 64, "sha384": 96, "sha512": 128}
+_BLOCK = 1 << 20
+
+
+class PackagesError(Exception):
+    """The packages cannot be installed; the text says what to change."""
+
+
+class Package(t.NamedTuple):
+    """One package of a release."""
+
+    name: str
+    file: str
+    checksum: str
+
+
+def checksum_problem(text: str) -> str:
+    """Return what is wrong with a checksum, or an empty string."""
+    match = CHECKSUM.fullmatch(text)
+    if match is None or len(match[2]) != _DIGITS[match[1]]:
+        return f"{text!r} is not sha256:, sha384: or sha512: and the hexadecimal digest"
+    return ""
+
+
+def architecture(run: Runner) -> str:
+    """Return the architecture of the machine's packages; raises PackagesError."""
+    code, out, err = run(["dpkg", "--print-architecture"])
+    if code:
+        raise PackagesError(f"dpkg does not say the architecture of the machine: {err.strip()}")
+    return out.strip()
+
+
+def packages(names: Sequence[str], version: str, arch: str, checksums: Mapping[str, str]) -> list[Package]:
+    """Return the files of a release; raises PackagesError if the checksum of one is not known."""
+    files = {name: f"{name}_{version}_{arch}.deb" for name in names}
+    unknown = [file for file in files.values() if not checksums.get(file)]
+    if unknown:
+        raise PackagesError(
+            f"no checksum is known of {', '.join(unknown)}; give it as algorithm:digest under that name"
+        )
+    faults = [f"{file}: {fault}" for file in files.values() for fault in [checksum_problem(checksums[file])] if fault]
+    if faults:
+        raise PackagesError("; ".join(faults))
+    return [Package(name, file, checksums[file]) for name, file in files.items()]
+
+
+def installed(run: Runner, names: Sequence[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    _code, out, _err = run(["dpkg-query", "--show", "--showformat=${db:Status-Abbrev}|${Package}|${Version}\n", *names])
+    rows = [line.split("|") for line in out.splitlines() if line.count("|") == 2]
+    return {name: version for status, name, version in rows if status.startswith(("ii", "hi"))}
+
+
+def verify(path: Path, checksum: str, where: str) -> None:
+    """Compare a file with its checksum; raises PackagesError."""
+    algorithm, _colon, expected = checksum.partition(":")
+    digest = hashlib.new(algorithm)
+    try:
+        with path.open("rb") as stream:
+            for block in iter(lambda: stream.read(_BLOCK), b""):
+                digest.update(block)
+    except OSError as exc:
+        raise PackagesError(f"{where} cannot be read: {exc.strerror}. Nothing was installed.") from exc
+    if digest.hexdigest() != expected.lower():
+        found = f"{algorithm}:{digest.hexdigest()}"
+        raise PackagesError(f"{where} has the checksum {found}, expected {checksum.lower()}. Nothing was installed.")
+
+
+def install(run: Runner, files: Sequence[str], others: Sequence[str]) -> None:
+    """Install files and what they need in one go: packages may need each other; raises PackagesError."""
+    run(["apt-get", "update", "--quiet"])
+    code, out, err = run(
+        [
+            "apt-get",
+            "install",
+            "--yes",
+            "--quiet",
+            "--no-install-recommends",
+            "--allow-downgrades",
+            "-o=Dpkg::Options::=--force-confdef",
+            "-o=Dpkg::Options::=--force-confold",
+            "-o=APT::Sandbox::User=root",
+            *files,
+            *others,
+        ]
+    )
+    if code:
+        said = [line for line in (err + "\n" + out).splitlines() if line.strip()]
+        raise PackagesError(f"apt-get install failed: {' '.join(said[:8])}")

@@ -1,0 +1,223 @@
+#!/usr/bin/python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Give users their logins at container registries."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: enroot_credentials
+short_description: Give users their logins at container registries
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Writes C(~/.config/enroot/.credentials) of many users at once, with mode V(0600), and with the rights of each
+    user, so that a link in a home folder leads nowhere else and a server that squashes root agrees.
+  - Lines that users wrote for other machines or logins stay. A login that is no longer in the list is removed where
+    this module wrote it.
+  - Passwords are in no output, no diff and no log.
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    details: Shows users, machines and logins.
+  idempotent:
+    support: full
+options:
+  entries:
+    description: The logins. None of them removes all that this module wrote.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      ngc:
+        description:
+          - API key of NVIDIA's registry, which stands for the logins V($oauthtoken) at nvcr.io and
+            authn.nvidia.com.
+        type: str
+      machine:
+        description: Host name of a registry.
+        type: str
+      login:
+        description: Name at the registry.
+        type: str
+      password:
+        description: Password, token or V($(command\)).
+        type: str
+      users:
+        description: Users that get it. All of O(users) if it is left out.
+        type: list
+        elements: str
+  users:
+    description: All users. One without an account or a home folder is left out, with a warning.
+    type: list
+    elements: str
+    default: []
+  state_file:
+    description: Where the module remembers what it wrote, without passwords.
+    type: path
+    default: /var/lib/gpucluster/enroot-credentials.json
+"""
+
+EXAMPLES = r"""
+- name: Give every user the key of the group at NVIDIA's registry, and alice one of her own elsewhere
+  hpcai.gpucluster.enroot_credentials:
+    users: [alice, bob]
+    entries:
+      - ngc: "{{ vault_ngc_key }}"
+      - machine: registry.example.com
+        login: alice
+        password: "{{ vault_alice_registry }}"
+        users: [alice]
+  become: true
+"""
+
+RETURN = r"""
+users:
+  description: Users whose file was changed.
+  returned: success
+  type: list
+  elements: str
+  sample: [alice]
+"""
+
+import json
+import os
+import pwd
+import stat
+import tempfile
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_credentials as credentials
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_homes import rights_of
+
+_FILE = ".config/enroot/.credentials"
+Managed = dict[str, list[tuple[str, str]]]
+
+
+def remembered(path: Path) -> Managed:
+    """Return what was written in earlier runs: machines and logins by user."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return {user: [(machine, login) for machine, login in pairs] for user, pairs in data.items()}
+    except FileNotFoundError:
+        return {}
+
+
+def read(path: Path) -> tuple[str, int]:
+    """Return text and mode of a file; an empty text and no mode if there is none."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return "", 0
+    with os.fdopen(handle, encoding="utf-8", errors="surrogateescape") as stream:
+        status = os.fstat(handle)
+        return (stream.read(), stat.S_IMODE(status.st_mode)) if stat.S_ISREG(status.st_mode) else ("", 0)
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file in one step, readable by nobody else at any moment; an empty one goes."""
+    if not text:
+        path.unlink()
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".credentials.")
+    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
+        stream.write(text)
+    Path(name).replace(path)
+
+
+def settle(account: pwd.struct_passwd, wanted: list[credentials.Login], managed: t.Any, check: bool) -> bool:
+    """Bring the file of one user up to date, with the rights of the user; tell whether it changed. Raises OSError."""
+    path = Path(account.pw_dir) / _FILE
+    with rights_of(account.pw_name, account.pw_uid, account.pw_gid):
+        current, mode = read(path)
+        text = credentials.text(current, wanted, managed)
+        if text == current and (not mode or mode == 0o600 or not wanted):
+            return False
+        if not check:
+            write(path, text)
+    return True
+
+
+def account_of(user: str) -> pwd.struct_passwd | None:
+    """Return the account of a user that has a home folder."""
+    try:
+        account = pwd.getpwnam(user)
+    except KeyError:
+        return None
+    return account if Path(account.pw_dir).is_dir() else None
+
+
+def shown(managed: Managed) -> str:
+    """Return what diff mode shows."""
+    return "".join(
+        f"{user}: {machine} {login}\n" for user, pairs in sorted(managed.items()) for machine, login in pairs
+    )
+
+
+def apply(module: AnsibleModule, before: Managed) -> tuple[Managed, list[str]]:
+    """Bring all files up to date; return what is managed now, and who has changed."""
+    entries = module.params["entries"]
+    after: Managed = {}
+    changed = []
+    for user in dict.fromkeys([*module.params["users"], *credentials.named_users(entries), *before]):
+        wanted = credentials.logins(entries, user)
+        if user not in before and not wanted:
+            continue
+        account = account_of(user)
+        if account is None:
+            module.warn(f"{user} has no account or no home folder here, and gets no logins at registries")
+            continue
+        if settle(account, wanted, before.get(user, []), module.check_mode):
+            changed.append(user)
+        if wanted:
+            after[user] = [(login.machine, login.login) for login in wanted]
+    return after, changed
+
+
+def main() -> None:
+    """Run the module."""
+    suboptions = {
+        "ngc": {"type": "str", "no_log": True},
+        "machine": {"type": "str"},
+        "login": {"type": "str"},
+        "password": {"type": "str", "no_log": True},
+        "users": {"type": "list", "elements": "str"},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "entries": {"type": "list", "elements": "dict", "required": True, "options": suboptions},
+            "users": {"type": "list", "elements": "str", "default": []},
+            "state_file": {"type": "path", "default": "/var/lib/gpucluster/enroot-credentials.json"},
+        },
+        supports_check_mode=True,
+    )
+    entries = [{key: value for key, value in entry.items() if value is not None} for entry in module.params["entries"]]
+    module.params["entries"] = entries
+    faults = credentials.problems(entries, name="entries")
+    if faults:
+        module.fail_json(msg="; ".join(faults))
+    path = Path(module.params["state_file"])
+    try:
+        before = remembered(path)
+        after, changed = apply(module, before)
+        if before != after and not module.check_mode:
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            path.write_text(json.dumps(after, indent=1) + "\n", encoding="utf-8")
+    except (OSError, ValueError) as exc:
+        module.fail_json(msg=f"the logins at registries cannot be written: {exc}")
+    difference = {"diff": {"before": shown(before), "after": shown(after)}} if module._diff else {}
+    module.exit_json(changed=bool(changed) or before != after, users=changed, **difference)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+#!/usr/bin/python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep container images as files."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: enroot_image
+short_description: Keep container images as files
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Imports an image from a registry with enroot, or copies a file that was imported elsewhere, and writes a record
+    with size and SHA-256 beside it.
+  - A file appears under its name only when it is complete and verified. One that is there with its record is left
+    alone.
+  - Space is looked at before anything is written.
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+    details: An image is no text.
+  idempotent:
+    support: full
+options:
+  path:
+    description: The file.
+    type: path
+    required: true
+  state:
+    description: Whether the file is to be there.
+    type: str
+    choices: [present, absent]
+    default: present
+  image:
+    description:
+      - The image, such as V(nvcr.io/nvidia/pytorch:25.10-py3), V(nvcr.io#nvidia/pytorch:25.10-py3), V(ubuntu:24.04),
+        or the path of a C(.sqsh) file on this machine. The file is imported anew when this changes.
+      - Exactly one of O(image) and O(source) is required if O(state=present).
+    type: str
+  source:
+    description:
+      - A file that was imported with this module, on storage that this machine shares with the one that did so.
+    type: path
+  credentials:
+    description:
+      - Logins at registries, in the form of the option O(hpcai.gpucluster.enroot_credentials#module:entries).
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      ngc:
+        description: API key of NVIDIA's registry.
+        type: str
+      machine:
+        description: Host name of a registry.
+        type: str
+      login:
+        description: Name at the registry.
+        type: str
+      password:
+        description: Password, token or V($(command\)).
+        type: str
+      users:
+        description: An entry with users is not for the import.
+        type: list
+        elements: str
+  size_bytes:
+    description: Bytes that an import takes, as far as it is known before. A copy knows its size.
+    type: int
+    default: 0
+  reserve_bytes:
+    description: Bytes that have to stay free on the file system.
+    type: int
+    default: 0
+  verify:
+    description: Whether a file that is there is read whole and compared with its record.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Import an image on one machine
+  hpcai.gpucluster.enroot_image:
+    image: nvcr.io/nvidia/pytorch:25.10-py3
+    path: /shared/images/nvidia+pytorch+25.10-py3.sqsh
+    credentials: "{{ enroot_credentials }}"
+  become: true
+
+- name: Copy it to the local drives of each machine
+  hpcai.gpucluster.enroot_image:
+    source: /shared/images/nvidia+pytorch+25.10-py3.sqsh
+    path: /scratch/enroot/images/nvidia+pytorch+25.10-py3.sqsh
+  become: true
+"""
+
+RETURN = r"""
+sha256:
+  description: Digest of the file; empty in check mode if it is not known yet.
+  returned: O(state=present)
+  type: str
+  sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+bytes:
+  description: Size of the file.
+  returned: O(state=present)
+  type: int
+  sample: 10737418240
+"""
+
+import os
+import shutil
+import tempfile
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_credentials as logins
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_image as images
+
+_SECRETS = {
+    "ngc": {"type": "str", "no_log": True},
+    "machine": {"type": "str"},
+    "login": {"type": "str"},
+    "password": {"type": "str", "no_log": True},
+    "users": {"type": "list", "elements": "str"},
+}
+
+
+class Task:
+    """One image on this machine."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        """Take the options of the module."""
+        self._module = module
+        self._params = module.params
+        self._path = Path(module.params["path"])
+
+    def absent(self) -> bool:
+        """Remove the file and its record; tell whether there was one."""
+        there = [path for path in (self._path, images.record_path(self._path)) if path.exists()]
+        for path in [] if self._module.check_mode else there:
+            path.unlink()
+        return bool(there)
+
+    def present(self) -> tuple[bool, images.Record]:
+        """Bring the file, and tell whether that took a change; raises ImageError and OSError."""
+        source, wanted = self._wanted()
+        found = images.record(self._path)
+        if found and self._same(found, wanted):
+            return False, found
+        needed = wanted.bytes or self._params["size_bytes"]
+        self._space(needed)
+        if self._module.check_mode:
+            return True, wanted
+        self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        part = self._path.with_name(f".{self._path.name}.part")
+        try:
+            done = self._bring(source, wanted, part)
+            part.chmod(0o644)
+            images.record_path(self._path).unlink(missing_ok=True)
+            part.replace(self._path)
+        finally:
+            part.unlink(missing_ok=True)
+        images.record_path(self._path).write_text(done.text(), encoding="utf-8")
+        return True, done
+
+    def _wanted(self) -> tuple[str, images.Record]:
+        """Return where the image is, and what its record is to say; digest and size may be unknown."""
+        if not self._params["source"]:
+            uri = images.parse(self._params["image"]).uri
+            size = Path(uri).stat().st_size if uri.startswith("/") else 0
+            return uri, images.Record(uri, "", size)
+        source = Path(self._params["source"])
+        record = images.record(source)
+        if record is None and self._module.check_mode:
+            return str(source), images.Record("", "", 0)
+        if record is None:
+            raise images.ImageError(
+                f"{source} is not here, or not complete."
+                " It has to be on storage that this machine shares with the one that imports"
+            )
+        return str(source), record
+
+    def _same(self, found: images.Record, wanted: images.Record) -> bool:
+        """Tell whether the file is the wanted one."""
+        if found.image != wanted.image or wanted.sha256 not in ("", found.sha256):
+            return False
+        return not self._params["verify"] or images.sha256(self._path) == found.sha256
+
+    def _space(self, needed: int) -> None:
+        folder = next(path for path in self._path.parents if path.exists())
+        free = os.statvfs(folder)
+        fault = images.space_problem(folder, needed, self._params["reserve_bytes"], free.f_bavail * free.f_frsize)
+        if fault:
+            raise images.ImageError(fault)
+
+    def _bring(self, source: str, wanted: images.Record, part: Path) -> images.Record:
+        if not source.startswith("/"):
+            self._import(source, part)
+            return images.Record(wanted.image, images.sha256(part), part.stat().st_size)
+        digest = images.copy(Path(source), part)
+        if wanted.sha256 not in ("", digest):
+            raise images.ImageError(
+                f"{source} has the digest {digest}, but its record says {wanted.sha256}. It is damaged."
+            )
+        if digest != images.sha256(part):
+            raise images.ImageError(f"the copy of {source} on {self._path.parent} is damaged")
+        return images.Record(wanted.image, digest, part.stat().st_size)
+
+    def _import(self, uri: str, part: Path) -> None:
+        """Let enroot import an image, with logins that nobody else sees."""
+        part.unlink(missing_ok=True)
+        entries = [
+            {key: value for key, value in one.items() if value is not None} for one in self._params["credentials"]
+        ]
+        faults = logins.problems(entries, name="credentials")
+        if faults:
+            raise images.ImageError("; ".join(faults))
+        with tempfile.TemporaryDirectory(dir=self._module.tmpdir) as folder:
+            lines = "".join(login.line() + "\n" for login in logins.logins(entries, None))
+            # The folder is closed to others.
+            (Path(folder) / ".credentials").write_text(lines, encoding="utf-8")
+            code, out, err = self._module.run_command(
+                ["enroot", "import", "--output", str(part), uri],
+                environ_update={"ENROOT_CONFIG_PATH": folder, "TTY_OFF": "1"},
+            )
+        if code or not part.exists():
+            said = [line for line in (err + "\n" + out).splitlines() if line.strip()]
+            raise images.ImageError(f"enroot cannot import {uri}: {' '.join(said[-4:]) or f'exit status {code}'}")
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "image": {"type": "str"},
+            "source": {"type": "path"},
+            "credentials": {"type": "list", "elements": "dict", "default": [], "options": _SECRETS},
+            "size_bytes": {"type": "int", "default": 0},
+            "reserve_bytes": {"type": "int", "default": 0},
+            "verify": {"type": "bool", "default": False},
+        },
+        mutually_exclusive=[("image", "source")],
+        required_if=[("state", "present", ("image", "source"), True)],
+        supports_check_mode=True,
+    )
+    task = Task(module)
+    result: dict[str, t.Any] = {}
+    try:
+        if module.params["state"] == "absent":
+            changed = task.absent()
+        else:
+            if module.params["image"] and not module.params["image"].startswith("/") and not module.check_mode:
+                _need_enroot(module)
+            changed, record = task.present()
+            result = {"sha256": record.sha256, "bytes": record.bytes}
+    except (images.ImageError, OSError) as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(changed=changed, **result)
+
+
+def _need_enroot(module: AnsibleModule) -> None:
+    if shutil.which("enroot") is None:
+        module.fail_json(msg="enroot is not installed on this machine; apply the role hpcai.gpucluster.enroot first")
+
+
+if __name__ == "__main__":
+    main()
