@@ -74,7 +74,7 @@ def plan(found: Mapping[str, str], files: Sequence[str], machine: Machine) -> Pl
     if found.get("ActiveState") in ("active", "reloading"):
         reasons = _outdated(found, files, machine)
         action = "restart" if reasons else ""
-    return Plan(found.get("NeedDaemonReload") == "yes", found.get("UnitFileState") != "enabled", action, reasons)
+    return Plan(found.get("NeedDaemonReload") == "yes", found.get("UnitFileState") == "disabled", action, reasons)
 
 
 def _outdated(found: Mapping[str, str], files: Sequence[str], machine: Machine) -> list[str]:
