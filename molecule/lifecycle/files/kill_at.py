@@ -1,4 +1,4 @@
-"""Run a command and kill it with all its processes (SIGKILL) as soon as it says a text. Usage: kill_at.py TEXT COMMAND..."""
+"""Run a command, kill it and all below it (SIGKILL) as soon as it says a text. Usage: kill_at.py TEXT COMMAND..."""
 
 from __future__ import annotations
 
