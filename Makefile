@@ -1,5 +1,5 @@
 # The verbs of a newcomer. Each is one command that can be typed by hand as well.
-.PHONY: lab test bench down
+.PHONY: lab test bench bench-nodes down
 
 lab: ## Make a Slurm cluster of three containers on this machine
 	scripts/lab.sh up
@@ -11,6 +11,10 @@ bench: ## Measure site.yml on the lab against the budgets
 	.venv/bin/python tests/benchmark/render_slurm.py
 	.venv/bin/python tests/benchmark/azure_inventory.py
 	.venv/bin/python tests/benchmark/site.py --fresh
+	@echo "make bench-nodes starts 500 emulated slurmd; it keeps a machine busy for minutes"
+
+bench-nodes: ## Measure a controller with 500 emulated nodes
+	tests/benchmark/emulated_slurmd.sh
 
 down: ## Remove the lab
 	scripts/lab.sh down

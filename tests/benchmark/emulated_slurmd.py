@@ -15,8 +15,7 @@ node name:
   SlurmdLogFile=/var/log/slurm/slurmd.%n.log
 
 Slurm has to be built with --enable-multiple-slurmd: all of them share one munged, and only such a build takes a
-credential that another slurmd of the machine has seen. Debian's own packages are; for those of role slurm it is
-slurm_configure_options. What the script started, it ends.
+credential that another slurmd of the machine has seen. Debian's own packages are. What the script started, it ends.
 
 Use it on a quiet machine. A job over all nodes starts one slurmstepd for each at once: 100 nodes took 8 s on two
 cores that were busy otherwise, 500 nodes keep such a machine busy for minutes.

@@ -67,6 +67,12 @@ def _controller_that_computes() -> dict[str, t.Any]:
     return inventory
 
 
+def _database(**variables: t.Any) -> dict[str, t.Any]:
+    inventory = _inventory(**variables)
+    inventory["all"]["children"]["slurm_database"] = {"hosts": {"head": {}}}
+    return inventory
+
+
 CASES = {
     "two users with one uid": (
         _inventory(users_accounts=[ALICE, {"name": "bob", "uid": 2001}]),
@@ -90,6 +96,14 @@ CASES = {
     "a partition of unknown nodes": (
         _inventory(slurm_partitions=[{"PartitionName": "batch", "Nodes": "gpu[1-9]"}]),
         "gpu3",
+    ),
+    "GPUs that contradict the catalogue": (
+        _inventory(gpucluster_vm_size="Standard_ND96isr_H100_v5", slurm_node_config={"Gres": "gpu:4"}),
+        "Gres says 4 GPUs, the hardware catalogue says 8 for gpu1, gpu2",
+    ),
+    "a limit of a QOS that cannot be read": (
+        _database(slurm_qos=[{"name": "small", "limits": {"MaxTRESPerUser": "gres/gpu=many"}}]),
+        "MaxTRESPerUser: gres/gpu is 'many', expected a whole number",
     ),
     "a wrong type": (_inventory(slurm_user_uid="many"), "slurm_user_uid"),
 }

@@ -104,6 +104,25 @@ def test_a_build_that_was_killed_leaves_no_result_and_is_done_afresh(build: Buil
     assert set(build.packages()) == {"cache/slurm-1/Packages", "cache/slurm-1/slurm-smd_1.deb"}
 
 
+def test_a_second_build_waits_for_the_first_and_takes_its_result(build: Build) -> None:
+    (build.folder / "slow").touch()
+    first = build.start()
+    deadline = time.monotonic() + 20
+    while not (build.folder / "cache/slurm-1.partial/building").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    second = build.start()
+    time.sleep(0.3)
+
+    assert second.poll() is None
+
+    (build.folder / "slow").unlink()
+
+    assert (first.communicate()[0], first.returncode) == ("", 0)
+    assert (second.communicate()[0], second.returncode) == ("", 0)
+    assert set(build.packages()) == {"cache/slurm-1/Packages", "cache/slurm-1/slurm-smd_1.deb"}
+
+
 def test_a_build_that_fails_shows_the_end_of_its_log(build: Build) -> None:
     (build.folder / "broken").touch()
     process = build.start()

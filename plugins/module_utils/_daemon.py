@@ -1,0 +1,106 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Have systemd run a daemon as it is installed and configured now, by comparing what runs with what is there."""
+
+from __future__ import annotations
+
+import typing as t
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+
+# InactiveExit is when systemd began to start the unit. A daemon that reads its configuration again by replacing itself
+# with a new process, as slurmctld and slurmd do, has a newer process with the environment of the old one.
+PROPERTIES = (
+    "LoadState",
+    "ActiveState",
+    "UnitFileState",
+    "NeedDaemonReload",
+    "MainPID",
+    "InactiveExitTimestampMonotonic",
+)
+LOG_LINES = 20
+
+
+class DaemonError(Exception):
+    """The daemon cannot be brought to its state; the text says what to do."""
+
+
+class Machine(t.NamedTuple):
+    """What the code needs of the machine that it runs on."""
+
+    run: Runner
+    changed_at: Callable[[str], float]  # when a file was last changed, by the clock; 0 for one that is not there
+    program: Callable[[str], str]  # what /proc/PID/exe points to; empty if there is no such process
+    boot_clock: Callable[[], float]  # the clock's time when the monotonic one was 0
+
+
+class Plan(t.NamedTuple):
+    """What is to be done with the unit."""
+
+    reload: bool
+    enable: bool
+    action: str  # start, restart or nothing
+    reasons: list[str]
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is to be done; that systemd reads its files again is no change by itself."""
+        return self.enable or bool(self.action)
+
+
+def status(unit: str, machine: Machine) -> dict[str, str]:
+    """Return what systemd knows about the unit."""
+    code, out, err = machine.run(["systemctl", "show", f"--property={','.join(PROPERTIES)}", unit])
+    if code:
+        raise DaemonError(f"systemctl show {unit}: {err.strip() or out.strip()}")
+    return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+
+
+def is_missing(found: Mapping[str, str]) -> bool:
+    """Tell whether there is no such unit."""
+    return found.get("LoadState") != "loaded"
+
+
+def plan(found: Mapping[str, str], files: Sequence[str], machine: Machine) -> Plan:
+    """Return what is to be done with a unit that is there."""
+    reasons = []
+    action = "start"
+    if found.get("ActiveState") in ("active", "reloading"):
+        reasons = _outdated(found, files, machine)
+        action = "restart" if reasons else ""
+    return Plan(found.get("NeedDaemonReload") == "yes", found.get("UnitFileState") == "disabled", action, reasons)
+
+
+def _outdated(found: Mapping[str, str], files: Sequence[str], machine: Machine) -> list[str]:
+    reasons = []
+    program = machine.program(found.get("MainPID", "0"))
+    if program.endswith(" (deleted)"):
+        reasons.append(f"{program[: -len(' (deleted)')]} was replaced")
+    started = machine.boot_clock() + int(found.get("InactiveExitTimestampMonotonic") or 0) / 1e6
+    return reasons + [f"{path} was changed" for path in files if machine.changed_at(path) > started]
+
+
+def apply(unit: str, wanted: Plan, machine: Machine) -> None:
+    """Do what is to be done."""
+    if wanted.reload:
+        _call(machine, "daemon-reload")
+    if wanted.enable:
+        _call(machine, "enable", unit)
+    if wanted.action:
+        _call(machine, wanted.action, unit)
+
+
+def _call(machine: Machine, *args: str) -> None:
+    code, out, err = machine.run(["systemctl", *args])
+    if not code:
+        return
+    log = ""
+    if len(args) > 1:
+        log = machine.run(["journalctl", "--no-pager", "--output=cat", f"--lines={LOG_LINES}", f"--unit={args[1]}"])[1]
+    raise DaemonError(f"systemctl {' '.join(args)}: {err.strip() or out.strip()}\n{log}".rstrip())

@@ -1,0 +1,117 @@
+#!/usr/bin/python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module that has systemd run a daemon as it is installed and configured now."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: daemon
+short_description: Run a daemon as it is installed and configured now
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Enables and starts a unit of systemd, and restarts it if its program was replaced or one of its files was changed
+    after it was started.
+  - That is decided by what runs, not by what this run of Ansible has changed. A handler that a cut-off run has not
+    reached is lost, because the next run finds the file as it should be; this module still restarts the daemon then.
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+attributes:
+  check_mode:
+    support: full
+    details: A unit that is not there, as in a first run, counts as one to start.
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+options:
+  name:
+    description: The unit.
+    type: str
+    required: true
+  files:
+    description:
+      - Files that the daemon reads only when it starts. It is restarted if one of them is newer than its start; one
+        that is not there is not.
+      - A file counts as changed when it was written, renamed, or given another owner or mode.
+    type: list
+    elements: path
+    default: []
+seealso:
+  - module: ansible.builtin.systemd_service
+"""
+
+EXAMPLES = r"""
+- name: Run slurmd with the options that stand there now
+  hpcai.gpucluster.daemon:
+    name: slurmd
+    files: [/etc/default/slurmd]
+  become: true
+"""
+
+RETURN = r"""
+action:
+  description: What was done with the unit, V(start), V(restart), or empty for nothing.
+  returned: success
+  type: str
+  sample: restart
+reasons:
+  description: Why it was restarted.
+  returned: success
+  type: list
+  elements: str
+  sample: [/etc/default/slurmd was changed]
+"""
+
+import os
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _daemon
+
+
+def changed_at(path: str) -> float:
+    """Return when a file was last written, renamed or given another owner; 0 if it is not there."""
+    try:
+        return os.stat(path).st_ctime  # noqa: PTH116 - a path that cannot be read is like one that is not there
+    except OSError:
+        return 0.0
+
+
+def program(pid: str) -> str:
+    """Return the program of a process; empty if there is none."""
+    try:
+        return os.readlink(f"/proc/{int(pid)}/exe")  # noqa: PTH115
+    except (OSError, ValueError):
+        return ""
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "files": {"type": "list", "elements": "path", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    unit = module.params["name"]
+    machine = _daemon.Machine(module.run_command, changed_at, program, lambda: time.time() - time.monotonic())
+    try:
+        found = _daemon.status(unit, machine)
+        if _daemon.is_missing(found) and not module.check_mode:
+            module.fail_json(msg=f"there is no unit {unit} on this machine; install its package first")
+        wanted = _daemon.plan(found, module.params["files"], machine)
+        if not module.check_mode:
+            _daemon.apply(unit, wanted, machine)
+    except _daemon.DaemonError as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(changed=wanted.changes, action=wanted.action, reasons=wanted.reasons)
+
+
+if __name__ == "__main__":
+    main()
