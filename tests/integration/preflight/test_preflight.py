@@ -105,6 +105,20 @@ CASES = {
         _database(slurm_qos=[{"name": "small", "limits": {"MaxTRESPerUser": "gres/gpu=many"}}]),
         "MaxTRESPerUser: gres/gpu is 'many', expected a whole number",
     ),
+    "an option that pyxis does not know": (
+        _inventory(
+            pyxis_version="0.20.0", pyxis_source_checksum="sha256:" + 64 * "0", pyxis_options={"importer": "/x"}
+        ),
+        "pyxis_options: importer is no option of pyxis 0.20.0, which knows runtime_path",
+    ),
+    "a release of pyxis without a checksum": (
+        _inventory(pyxis_version="0.23.0"),
+        "pyxis_source_checksum is .*; it has to be algorithm:digest of https://github.com/NVIDIA/pyxis/.*v0.23.0.tar.gz",
+    ),
+    "a login at a registry without a password": (
+        _inventory(enroot_credentials=[{"machine": "registry.example.com", "login": "bob"}]),
+        "enroot_credentials.*password",
+    ),
     "a wrong type": (_inventory(slurm_user_uid="many"), "slurm_user_uid"),
 }
 
