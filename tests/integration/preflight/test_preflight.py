@@ -106,9 +106,7 @@ CASES = {
         "MaxTRESPerUser: gres/gpu is 'many', expected a whole number",
     ),
     "an option that pyxis does not know": (
-        _inventory(
-            pyxis_version="0.20.0", pyxis_source_checksum="sha256:" + 64 * "0", pyxis_options={"importer": "/x"}
-        ),
+        _inventory(pyxis_version="0.20.0", pyxis_source_checksum=f"md5:{0:032}", pyxis_options={"importer": "/x"}),
         "pyxis_options: importer is no option of pyxis 0.20.0, which knows runtime_path",
     ),
     "a release of pyxis without a checksum": (
