@@ -238,7 +238,7 @@ def _bandwidth(
     if result["state"] != "ok":
         status, message = FAIL, result["message"]
     elif short:
-        status, message = short.level, short.message
+        status, message = short.level, f"{short.message}{_samples(result)}"
     elif not result["checked"]:
         status, message = WARN, "the program did not check its results"
     who = _group(result)
@@ -253,6 +253,13 @@ def _bandwidth(
         expected=expected,
         unit="GB/s",
     )
+
+
+def _samples(result: t.Mapping[str, t.Any]) -> str:
+    """Return what was measured, if it was measured several times."""
+    samples = result.get("samples") or []
+    figures = ", ".join("failed" if value is None else f"{value:.4g}" for value in samples)
+    return f"; measured {len(samples)} times: {figures}" if len(samples) > 1 else ""
 
 
 def _evidence(item: t.Mapping[str, t.Any], unit: str) -> str:
