@@ -264,8 +264,17 @@ def _samples(result: t.Mapping[str, t.Any]) -> str:
 
 def _evidence(item: t.Mapping[str, t.Any], unit: str) -> str:
     """Return the figures behind a finding."""
-    figures = ", ".join(f"{value:.3g}" for value in item["samples"])
-    usual = "" if item["below_usual"] is None else f", {item['below_usual']:.0%} below what good groups reach"
+    samples = item["samples"]
+    figures = ", ".join(f"{value:.3g}" for value in samples)
+    if len(samples) > 4:
+        figures = f"{min(samples):.3g} to {max(samples):.3g}"
+    gap = item["below_usual"]
+    times = f" in {len(samples)} measurements" if len(samples) > 4 else ""
+    usual = (
+        ""
+        if gap is None
+        else f"{times}, {min(gap, 0.99):.0%}{' or more' if gap > 0.99 else ''} below what good groups reach"
+    )
     return f"{figures} {unit}{usual}; confidence {item['confidence']}"
 
 

@@ -125,7 +125,9 @@ def _scheduler(raw: Raw) -> Stage:
     for result in raw.get("mpi") or []:
         status = _checks.PASS if result["state"] == "ok" and result["checked"] else _checks.FAIL
         ranks = (
-            f"{len(result['nodes'])} nodes through PMIx, results right" if status == _checks.PASS else result["message"]
+            f"{_nodes(len(result['nodes']))} through PMIx, results right"
+            if status == _checks.PASS
+            else result["message"]
         )
         if result["rc"] == 127:
             status, ranks = _checks.NOT_RUN, "Open MPI's library is not installed on the nodes"
@@ -144,6 +146,11 @@ def _node(raw: Raw) -> Stage:
             check["status"], check["message"] = _node_tests.dcgm(result["stdout"])
         found.append(check)
     return {"checks": found + _memcpy(raw)}
+
+
+def _nodes(number: int) -> str:
+    """Return C(1 node) or C(2 nodes)."""
+    return f"{number} node{'' if number == 1 else 's'}"
 
 
 def _memcpy(raw: Raw) -> list[_checks.Check]:
@@ -185,8 +192,17 @@ def _nccl(raw: Raw) -> Stage:
         "curves": curves,
         "pairs": _map(pairs, limits) if pairs else None,
         "isolation": outcome,
+        "program": raw.get("program"),
+        "versions_used": _used(raw),
         "notes": [raw["note"]] if raw.get("note") else [],
     }
+
+
+def _used(raw: Raw) -> dict[str, str]:
+    """Return the versions that the programs printed, which are those inside a container."""
+    names = {"version": "nccl-tests" if raw.get("program") == "nccl" else "gpucluster-mpi", "nccl": "NCCL in use"}
+    results = [result for kind in _TITLES for result in raw.get(kind) or []]
+    return {name: result[key] for result in results for key, name in names.items() if result.get(key)}
 
 
 def _first(result: Raw, raw: Raw) -> bool:

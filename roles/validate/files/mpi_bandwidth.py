@@ -20,7 +20,7 @@ import sys
 import time
 
 # Seconds that the iterations of one size may take, on a network that is much slower than meant.
-LONGEST = 3.0
+LONGEST = 2.0
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 

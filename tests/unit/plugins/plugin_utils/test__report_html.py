@@ -115,6 +115,23 @@ def test_a_good_page_gives_no_advice() -> None:
     assert "What to do next" not in text
 
 
+def test_failures_that_ask_for_the_same_share_an_entry_and_no_step_is_said_twice() -> None:
+    names = ("nccl.node.all_reduce", "nccl.node.alltoall", "nccl.pair.all_reduce")
+    checks = [check(name, name, "fail", f"{name} is slow", "gpu1") for name in names]
+    checks.append(check("isolation.node", "isolation", "fail", "holds every group back", "gpu1"))
+    text = _report_html.page(_report.build([{"stage": "nccl", "checks": checks}], {"stages": ["nccl"]}), plots=False)
+    advice = text[text.index("What to do next") : text.index("<h2>Nodes</h2>")]
+
+    assert re.findall(r"<article.*?<b class=\"fail\">✗ (.*?)</b>", advice) == [
+        "isolation",
+        "nccl.node.all_reduce and 1 more",
+        "nccl.pair.all_reduce",
+    ]
+    steps = re.findall(r"<li>(.*?)</li>", advice)
+    assert len(steps) == len(set(steps))
+    assert advice.count("What is said above") == 2
+
+
 def test_light_and_dark_share_the_pictures() -> None:
     text = _report_html.page(report())
 
