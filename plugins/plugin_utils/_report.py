@@ -21,9 +21,10 @@ STAGES = {
     "node": "Each node by itself",
     "nccl": "Bandwidth between GPUs and nodes",
 }
-# A figure that is lower than that of the earlier run by more than this is a regression. Between CPUs that share a host
+# A figure that is lower than that of the earlier run by more than this is a regression: all_gather in one node varied
+# by 7 percent between runs on two H200. Between CPUs that share a host
 # with others, figures differ by a factor from run to run.
-_REGRESSION = 0.05
+_REGRESSION = 0.1
 _REGRESSION_MPI = 0.8
 _PROGRAMS = {"nccl": "NCCL between GPUs", "mpi": "MPI between CPUs"}
 _RANK = {PASS: 0, NOT_RUN: 0, WARN: 1, FAIL: 2}
