@@ -17,17 +17,8 @@ description:
     kind of machine rather than for each machine.
   - Needs no facts of any host.
   - Fails with the name of the host that has no VM size or an unknown one.
-positional: hostvars
-options:
-  _input:
-    description: Inventory names of the nodes.
-    type: list
-    elements: str
-    required: true
-  hostvars:
-    description: Ansible's C(hostvars).
-    type: dict
-    required: true
+extends_documentation_fragment:
+  - hpcai.gpucluster._cluster_hosts
 """
 
 EXAMPLES = r"""

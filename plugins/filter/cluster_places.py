@@ -15,17 +15,8 @@ description:
   - Returns the place of every host for P(hpcai.gpucluster.slurm_topology#filter). The first of these host variables
     that is set counts, C(gpucluster_switch), a path such as V(spine1/leaf3); C(gpucluster_rack); C(azure_slurm_switch).
   - A host with none of them has an empty place. No facts of any host are needed.
-positional: hostvars
-options:
-  _input:
-    description: Inventory names of the nodes.
-    type: list
-    elements: str
-    required: true
-  hostvars:
-    description: Ansible's C(hostvars).
-    type: dict
-    required: true
+extends_documentation_fragment:
+  - hpcai.gpucluster._cluster_hosts
 """
 
 EXAMPLES = r"""

@@ -22,33 +22,9 @@ description:
   - A mapping becomes names and name=value pairs joined by commas. A value of true leaves the name alone, false or none
     leaves it out. That is what C(SlurmctldParameters) and its like need.
   - Values with blanks are put into quotation marks, and C(#) is escaped. A value with a line break is refused.
+extends_documentation_fragment:
+  - hpcai.gpucluster._slurm_conf_data
 options:
-  _input:
-    description: Keys and values.
-    type: dict
-    required: true
-  nodes:
-    description: One mapping for each C(NodeName) line. C(NodeName) is printed first.
-    type: list
-    elements: dict
-    default: []
-  nodesets:
-    description: One mapping for each C(NodeSet) line. C(NodeSet) is printed first.
-    type: list
-    elements: dict
-    default: []
-  partitions:
-    description: One mapping for each C(PartitionName) line. C(PartitionName) is printed first.
-    type: list
-    elements: dict
-    default: []
-  lines:
-    description:
-      - One mapping for each further line of several keys, in the order of the mapping.
-      - This is what gres.conf is made of.
-    type: list
-    elements: dict
-    default: []
   file:
     description: Name of the file, which decides what a boolean and a list become.
     type: str

@@ -21,31 +21,9 @@ description:
     and partitions with an unknown QOS.
   - The table of keys comes from SchedMD's source code, releases 22.05 to 26.05, and lies beside the code in
     C(plugin_utils/_slurm_keys.yml).
+extends_documentation_fragment:
+  - hpcai.gpucluster._slurm_conf_data
 options:
-  _input:
-    description: Keys and values.
-    type: dict
-    required: true
-  nodes:
-    description: One mapping for each C(NodeName) line.
-    type: list
-    elements: dict
-    default: []
-  nodesets:
-    description: One mapping for each C(NodeSet) line.
-    type: list
-    elements: dict
-    default: []
-  partitions:
-    description: One mapping for each C(PartitionName) line.
-    type: list
-    elements: dict
-    default: []
-  lines:
-    description: One mapping for each further line of several keys.
-    type: list
-    elements: dict
-    default: []
   file:
     description: Name of the file.
     type: str

@@ -99,7 +99,7 @@ def isolate(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
     well = not any((item.value or 0.0) < lowest["pair" if len(item.nodes) == 2 else "all"] for item in seen)
     if well or not lowest["pair"]:
         return {"again": again(raw, repeats), "next": [], "verdict": None}
-    options = {"many": lowest["all"], "repeats": repeats}
+    options: dict[str, t.Any] = {"many": lowest["all"], "repeats": repeats}
     groups = _isolation.next_groups(nodes, seen, lowest["pair"], **options)
     return {
         "again": again(raw, repeats),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.cluster_nodes import cluster_nodes
-from ansible_collections.hpcai.gpucluster.plugins.filter.slurm_gres_conf import slurm_gres_conf
 from ansible_collections.hpcai.gpucluster.plugins.filter.slurm_node_lines import slurm_node_lines
 
 NODES = cluster_nodes(
@@ -30,10 +29,3 @@ def test_the_headroom_comes_off_the_memory() -> None:
 
 def test_the_additions_of_a_host_win() -> None:
     assert slurm_node_lines(NODES)[1] | {"State": "FUTURE", "Weight": 3} == slurm_node_lines(NODES)[1]
-
-
-def test_gres_conf_names_machines_with_gpus_only() -> None:
-    text = slurm_gres_conf(NODES)
-
-    assert text.startswith("AutoDetect=off\nNodeName=gpu[1-2] Name=gpu Type=h100 File=/dev/nvidia")
-    assert "cpu1" not in text
