@@ -252,6 +252,7 @@ def _bandwidth(
         measured=result["busbw"],
         expected=expected,
         unit="GB/s",
+        size=result.get("largest"),
     )
 
 

@@ -192,7 +192,8 @@ def _change(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any], least: float
     )
     if _RANK[old["status"]] != _RANK[new["status"]] and NOT_RUN not in (old["status"], new["status"]):
         return {**change, "worse": _RANK[new["status"]] > _RANK[old["status"]]}
-    if before and after and min(before, after) < (1 - least) * max(before, after):
+    same_size = old.get("size") == new.get("size")
+    if before and after and same_size and min(before, after) < (1 - least) * max(before, after):
         return {**change, "worse": after < before}
     return None
 

@@ -102,6 +102,13 @@ def test_noise_is_no_regression_and_better_is_no_fault() -> None:
     assert [change["check"] for change in report["baseline"]["improvements"]] == ["isolation.node"]
 
 
+def test_figures_of_different_message_sizes_are_not_compared() -> None:
+    before = _report.build([stage({**pair(190.0), "size": 2**33})], ABOUT)
+    report = _report.build([stage({**pair(120.0), "size": 2**26})], ABOUT, before)
+
+    assert report["baseline"]["regressions"] == []
+
+
 def test_versions_that_changed_are_listed() -> None:
     old = _report.build([stage(GOOD, name="preflight", versions={"gpu1": {"nccl": "2.27.3"}})], {"stages": []})
     new = _report.build([stage(GOOD, name="preflight", versions={"gpu1": {"nccl": "2.28.9"}})], {"stages": []}, old)
