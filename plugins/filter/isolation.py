@@ -19,14 +19,16 @@ short_description: Find the node or path that holds others back, with as few mea
 description:
   - From what was measured so far it follows what to measure next, and what is known already. There is no state
     besides the input, so a playbook loops until RV(_value.next) is empty.
+  - Whatever falls short is to be measured again first (RV(_value.again)). Of several measurements of a group the upper
+    median counts, because noise only ever takes bandwidth away.
   - Sets of suspects are halved. Two suspects are measured each with a node that is known to be good, at the same time.
     What looks bad is measured again, with another partner, before it is named.
   - It takes about log2(number of nodes) measurements and two more for each bad node.
 options:
   _input:
     description:
-      - Results of M(hpcai.gpucluster.nccl_test) as C(pair) (pairs), C(all) (all nodes together) and C(search)
-        (what this filter asked for), with C(nodes) (all names), C(collectives) (the first one counts),
+      - Results of M(hpcai.gpucluster.nccl_test) as C(node) (one node), C(pair) (pairs), C(all) (all nodes together) and
+        C(search) (what this filter asked for), with C(nodes) (all names), C(collectives) (the first one counts),
         C(program) (V(nccl) or V(mpi)), C(thresholds) and C(relative) by C(pair) and C(all).
       - Where no threshold is given, pairs are compared with the upper quartile of all pairs.
     type: dict
@@ -50,6 +52,10 @@ _value:
   description: What to do and what is known.
   type: dict
   contains:
+    again:
+      description:
+        - By kind, the C(groups) and C(collectives) that fell short and were measured less than O(repeats) times.
+      type: dict
     next:
       description: Groups of nodes to measure next, all at the same time. Empty if there is nothing more to learn.
       type: list

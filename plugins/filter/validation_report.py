@@ -36,8 +36,8 @@ options:
     required: true
   baseline:
     description:
-      - An earlier report to compare with. A figure more than 5 percent lower, or a worse status, is a
-        regression.
+      - An earlier report to compare with. A figure more than 10 percent lower (80 between CPUs), or a worse status, is
+        a regression.
     type: dict
 """
 

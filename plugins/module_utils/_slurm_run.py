@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import platform
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _interrupt, _slurm_job
@@ -30,11 +31,21 @@ ALLOCATION: dict[str, t.Any] = {
 
 def slurm(module: AnsibleModule) -> _slurm_job.Slurm:
     """Return Slurm as the module reaches it."""
+    return _slurm_job.Slurm(runner(module))
 
-    def run(args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
-        return t.cast("tuple[int, str, str]", module.run_command(list(args), data=data))
 
-    return _slurm_job.Slurm(run)
+def runner(module: AnsibleModule) -> _slurm_job.Runner:
+    """Return how the module starts commands of Slurm; one that is not there is an error that names it."""
+
+    def run(args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
+        try:
+            return t.cast("tuple[int, str, str]", module.run_command(list(args), data=data, handle_exceptions=False))
+        except OSError as exc:
+            raise _slurm_job.SlurmError(
+                f"{args[0]} cannot be run on {platform.node()}: {exc.strerror}. Run this where Slurm's commands are"
+            ) from exc
+
+    return run
 
 
 def submit_options(params: dict[str, t.Any], nodes: t.Sequence[str] | None, count: int | None) -> list[str]:

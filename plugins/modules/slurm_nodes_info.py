@@ -116,7 +116,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_nodes
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_job, _slurm_nodes, _slurm_run
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -168,8 +168,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        found = info(lambda args: module.run_command(list(args)), module.params)
-    except _slurm_nodes.SelectionError as exc:
+        run = _slurm_run.runner(module)
+        found = info(lambda args: run(args, None), module.params)
+    except (_slurm_nodes.SelectionError, _slurm_job.SlurmError) as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, **found)
 

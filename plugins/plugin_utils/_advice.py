@@ -58,7 +58,9 @@ ADVICE: dict[str, list[str]] = {
     ],
     "nccl.node": [
         "Is NVLink complete? 'nvidia-smi nvlink --status', 'nvidia-smi topo -m'; is nvidia-fabricmanager running?",
-        *_SLOW[1:],
+        "Run it again with NCCL_DEBUG=INFO: 'via P2P' means NVLink or PCIe, 'via SHM' that all goes through the host's"
+        " memory. Then look for NCCL_P2P_DISABLE and NCCL_P2P_LEVEL in /etc/nccl.conf and in the environment.",
+        *_SLOW[3:],
     ],
     "nccl.pair": _SLOW,
     "nccl.all": [*_SLOW, *_HUNG],

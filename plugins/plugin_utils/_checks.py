@@ -238,7 +238,7 @@ def _bandwidth(
     if result["state"] != "ok":
         status, message = FAIL, result["message"]
     elif short:
-        status, message = short.level, short.message
+        status, message = short.level, f"{short.message}{_samples(result)}"
     elif not result["checked"]:
         status, message = WARN, "the program did not check its results"
     who = _group(result)
@@ -252,13 +252,30 @@ def _bandwidth(
         measured=result["busbw"],
         expected=expected,
         unit="GB/s",
+        size=result.get("largest"),
     )
+
+
+def _samples(result: t.Mapping[str, t.Any]) -> str:
+    """Return what was measured, if it was measured several times."""
+    samples = result.get("samples") or []
+    figures = ", ".join("failed" if value is None else f"{value:.4g}" for value in samples)
+    return f"; measured {len(samples)} times: {figures}" if len(samples) > 1 else ""
 
 
 def _evidence(item: t.Mapping[str, t.Any], unit: str) -> str:
     """Return the figures behind a finding."""
-    figures = ", ".join(f"{value:.3g}" for value in item["samples"])
-    usual = "" if item["below_usual"] is None else f", {item['below_usual']:.0%} below what good groups reach"
+    samples = item["samples"]
+    figures = ", ".join(f"{value:.3g}" for value in samples)
+    if len(samples) > 4:
+        figures = f"{min(samples):.3g} to {max(samples):.3g}"
+    gap = item["below_usual"]
+    times = f" in {len(samples)} measurements" if len(samples) > 4 else ""
+    usual = (
+        ""
+        if gap is None
+        else f"{times}, {min(gap, 0.99):.0%}{' or more' if gap > 0.99 else ''} below what good groups reach"
+    )
     return f"{figures} {unit}{usual}; confidence {item['confidence']}"
 
 

@@ -74,16 +74,15 @@ def _stages(report: t.Mapping[str, t.Any]) -> str:
 
 
 def _actions(report: t.Mapping[str, t.Any]) -> str:
-    """Return what failed, where, and what to do next; one entry per kind of failure."""
-    kinds: dict[str, list[t.Mapping[str, t.Any]]] = {}
+    """Return what failed, where, and what to do next; one entry for all failures that ask for the same."""
+    kinds: dict[tuple[str, ...], list[t.Mapping[str, t.Any]]] = {}
     for item in report["checks"]:
         if item["status"] in ("fail", "warn"):
-            kinds.setdefault(item["check"], []).append(item)
-    ordered = sorted(
-        kinds.values(),
-        key=lambda items: (all(i["status"] == "warn" for i in items), not items[0]["check"].startswith("iso")),
-    )
-    entries = "".join(map(_action, ordered))
+            kinds.setdefault(tuple(item["advice"]) or (item["check"],), []).append(item)
+    entries, said = "", set[str]()
+    for items in sorted(kinds.values(), key=_urgency):
+        entries += _action(items, said)
+        said |= set(items[0]["advice"])
     return f"<h2>What to do next</h2>\n{entries}" if entries else ""
 
 
@@ -92,14 +91,22 @@ def _urgency(items: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[bool, bool]:
     return all(item["status"] == "warn" for item in items), not items[0]["check"].startswith("isolation")
 
 
-def _action(items: t.Sequence[t.Mapping[str, t.Any]]) -> str:
-    """Return one kind of failure."""
+def _action(items: t.Sequence[t.Mapping[str, t.Any]], said: t.AbstractSet[str] = frozenset()) -> str:
+    """Return one entry: failures first, each with the name of its check where there are several, and what to do."""
     status = "fail" if any(item["status"] == "fail" for item in items) else "warn"
-    lines = "".join(f"<p>{_who(item)}{escape(item['message'])}</p>" for item in items[:10])
+    items = sorted(items, key=lambda item: item["status"] != "fail")
+    titles = list(dict.fromkeys(item["title"] for item in items))
+    lines = "".join(
+        f"<p>{_who(item)}{escape(item['title'] + ': ' if len(titles) > 1 else '')}{escape(item['message'])}</p>"
+        for item in items[:10]
+    )
     more = f"<p>and {len(items) - 10} more</p>" if len(items) > 10 else ""
-    steps = "".join(f"<li>{escape(step)}</li>" for step in items[0]["advice"])
-    head = f'<b class="{status}">{_SIGNS[status]} {escape(items[0]["title"])}</b>'
-    return f'<article class="{status}">{head}{lines}{more}{f"<ol>{steps}</ol>" if steps else ""}</article>\n'
+    new = [step for step in items[0]["advice"] if step not in said]
+    above = "<p>What is said above goes for this, too.</p>" if len(new) < len(items[0]["advice"]) else ""
+    steps = "".join(f"<li>{escape(step)}</li>" for step in new)
+    others = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
+    head = f'<b class="{status}">{_SIGNS[status]} {escape(titles[0] + others)}</b>'
+    return f'<article class="{status}">{head}{lines}{more}{f"<ol>{steps}</ol>" if steps else ""}{above}</article>\n'
 
 
 def _who(item: t.Mapping[str, t.Any]) -> str:
@@ -194,7 +201,7 @@ def _measured(item: t.Mapping[str, t.Any]) -> str:
     """Return figure, unit and what was expected."""
     if item.get("measured") is None:
         return ""
-    expected = f" (wanted {item['expected']:g})" if item.get("expected") else ""
+    expected = f" (wanted {item['expected']:.4g})" if item.get("expected") else ""
     return escape(f"{item['measured']:.4g} {item.get('unit', '')}{expected}")
 
 

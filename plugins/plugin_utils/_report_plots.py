@@ -39,10 +39,11 @@ def curves(title: str, lines: t.Sequence[t.Mapping[str, t.Any]], expected: float
     if expected:
         axes.axhline(expected, color=_LINE, linestyle="--", linewidth=1.4)
         axes.annotate(
-            f"wanted {expected:g}", (0.01, expected), xycoords=("axes fraction", "data"), va="bottom", color=_LINE
+            f"wanted {expected:.4g}", (0.01, expected), xycoords=("axes fraction", "data"), va="bottom", color=_LINE
         )
     axes.set_xscale("log", base=2)
-    axes.set_ylim(bottom=0)
+    highest = max([expected or 0.0, *(row["busbw"] for line in lines for row in line["rows"])])
+    axes.set_ylim(0, 1.1 * highest or 1.0)  # room for the words above the line
     axes.margins(x=0.02)
     axes.xaxis.set_major_formatter(lambda value, _position: size(value))
     axes.set_xlabel("message size")

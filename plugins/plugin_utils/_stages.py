@@ -19,7 +19,9 @@ Stage = dict[str, t.Any]
 # The least that a group must reach, as a fraction of what good pairs reach, where no threshold is known.
 _NCCL = {"node": 0.9, "pair": 0.85, "all": 0.7}
 # CPUs that share a host with others are noisy: only a gross fault shows.
-_MPI = {"node": 0.1, "pair": 0.2, "all": 0.04}
+_MPI = {"node": 0.1, "pair": 0.1, "all": 0.02}
+# The kinds of groups, as the titles of their checks go on.
+_TITLES = {"node": "in one node,", "pair": "between two nodes,", "all": "over all nodes,"}
 # Bus bandwidth says how well the hardware is used, so operations are alike: four H200 gave 0.9 of all-reduce for them.
 _OTHERS = {"all_gather": 0.7, "reduce_scatter": 0.7}
 
@@ -54,11 +56,11 @@ def minimums(raw: Raw) -> dict[str, t.Any]:
     fractions = {**(_MPI if raw.get("program") == "mpi" else _NCCL), **(raw.get("relative") or {})}
     given = raw.get("thresholds") or {}
     good = {
-        kind: reference([result["busbw"] for result in raw.get(kind) or [] if result["busbw"] and _first(result, raw)])
+        kind: reference([result["busbw"] for result in _settled(kind, raw) if result["busbw"] and _first(result, raw)])
         for kind in ("node", "pair")
     }
     good["all"] = good["pair"] or good["node"]
-    found = {}
+    found: dict[str, t.Any] = {}
     for kind, value in good.items():
         if given.get(kind):
             found[kind] = _shortfalls.levels(kind, given[kind])
@@ -67,20 +69,40 @@ def minimums(raw: Raw) -> dict[str, t.Any]:
     return found
 
 
+def again(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
+    """Return by kind the groups and operations that fell short and were measured less than C(repeats) times."""
+    limits = minimums(raw)
+    found = {}
+    for kind in _TITLES:
+        short = [
+            result
+            for result in _settled(kind, raw)
+            if (result["busbw"] or 0.0) < _least(_threshold(result, raw, limits[kind]))
+            and len(result["samples"]) < repeats
+        ]
+        if short:
+            found[kind] = {
+                "groups": list({tuple(result["nodes"]): result["nodes"] for result in short}.values()),
+                "collectives": list(dict.fromkeys(result["collective"] for result in short)),
+            }
+    return found
+
+
 def isolate(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
     """Return what to measure next to find the culprit, and the verdict so far; nothing to do while all is well."""
     limits = minimums(raw)
-    lowest = {kind: limit.get("warn", limit.get("fail", 0.0)) for kind, limit in limits.items()}
+    lowest = {kind: _least(limit) for kind, limit in limits.items()}
     nodes = list(raw.get("nodes") or [])
     pairs = [result for result in raw.get("pair") or [] if _first(result, raw)]
     whole = [result for result in raw.get("all") or [] if _first(result, raw)]
     seen = [_observation(result) for result in [*pairs, *whole, *(raw.get("search") or [])]]
     well = not any((item.value or 0.0) < lowest["pair" if len(item.nodes) == 2 else "all"] for item in seen)
     if well or not lowest["pair"]:
-        return {"next": [], "verdict": None}
-    options = {"many": lowest["all"], "repeats": repeats}
+        return {"again": again(raw, repeats), "next": [], "verdict": None}
+    options: dict[str, t.Any] = {"many": lowest["all"], "repeats": repeats}
     groups = _isolation.next_groups(nodes, seen, lowest["pair"], **options)
     return {
+        "again": again(raw, repeats),
         "next": [list(group) for group in groups],
         "verdict": _isolation.verdict(nodes, seen, lowest["pair"], **options),
     }
@@ -103,7 +125,9 @@ def _scheduler(raw: Raw) -> Stage:
     for result in raw.get("mpi") or []:
         status = _checks.PASS if result["state"] == "ok" and result["checked"] else _checks.FAIL
         ranks = (
-            f"{len(result['nodes'])} nodes through PMIx, results right" if status == _checks.PASS else result["message"]
+            f"{_nodes(len(result['nodes']))} through PMIx, results right"
+            if status == _checks.PASS
+            else result["message"]
         )
         if result["rc"] == 127:
             status, ranks = _checks.NOT_RUN, "Open MPI's library is not installed on the nodes"
@@ -122,6 +146,11 @@ def _node(raw: Raw) -> Stage:
             check["status"], check["message"] = _node_tests.dcgm(result["stdout"])
         found.append(check)
     return {"checks": found + _memcpy(raw)}
+
+
+def _nodes(number: int) -> str:
+    """Return C(1 node) or C(2 nodes)."""
+    return f"{number} node{'' if number == 1 else 's'}"
 
 
 def _memcpy(raw: Raw) -> list[_checks.Check]:
@@ -145,12 +174,12 @@ def _memcpy(raw: Raw) -> list[_checks.Check]:
 def _nccl(raw: Raw) -> Stage:
     """Return the checks of bandwidth, the curves, the map of pairs and the outcome of the search."""
     limits = minimums(raw)
-    titles = {"node": "in one node,", "pair": "between two nodes,", "all": "over all nodes,"}
     checks, curves = [], []
-    for kind, title in titles.items():
-        for collective in dict.fromkeys(result["collective"] for result in raw.get(kind) or []):
-            results = [result for result in raw[kind] if result["collective"] == collective]
-            threshold = limits[kind] if _first(results[0], raw) else _other(limits[kind], collective)
+    for kind, title in _TITLES.items():
+        settled = _settled(kind, raw)
+        for collective in dict.fromkeys(result["collective"] for result in settled):
+            results = [result for result in settled if result["collective"] == collective]
+            threshold = _threshold(results[0], raw, limits[kind])
             found = _checks.bandwidth(results, f"nccl.{kind}", title, threshold=threshold)
             checks += found
             curves += [_curve(result, check) for result, check in zip(results, found)]
@@ -163,13 +192,55 @@ def _nccl(raw: Raw) -> Stage:
         "curves": curves,
         "pairs": _map(pairs, limits) if pairs else None,
         "isolation": outcome,
+        "program": raw.get("program"),
+        "versions_used": _used(raw),
         "notes": [raw["note"]] if raw.get("note") else [],
     }
+
+
+def _used(raw: Raw) -> dict[str, str]:
+    """Return the versions that the programs printed, which are those inside a container."""
+    names = {"version": "nccl-tests" if raw.get("program") == "nccl" else "gpucluster-mpi", "nccl": "NCCL in use"}
+    results = [result for kind in _TITLES for result in raw.get(kind) or []]
+    return {name: result[key] for result in results for key, name in names.items() if result.get(key)}
 
 
 def _first(result: Raw, raw: Raw) -> bool:
     """Return whether a result is of the operation that thresholds are about."""
     return bool(result["collective"] == (raw.get("collectives") or ["all_reduce"])[0])
+
+
+def _settled(kind: str, raw: Raw) -> list[dict[str, t.Any]]:
+    """
+    Return one result for each group and operation of a kind, with all C(samples) of its bandwidth.
+
+    Of several measurements the upper median counts, because noise only ever takes bandwidth away.
+    """
+    found: dict[tuple[frozenset[str], str], list[Raw]] = {}
+    for result in raw.get(kind) or []:
+        found.setdefault((frozenset(result["nodes"]), result["collective"]), []).append(result)
+    for result in raw.get("search") or []:
+        # The search measures some groups once more.
+        found.get((frozenset(result["nodes"]), result["collective"]), []).append(result)
+    return [
+        {**sorted(same, key=_level)[len(same) // 2], "samples": [result["busbw"] for result in same]}
+        for same in found.values()
+    ]
+
+
+def _level(result: Raw) -> float:
+    """Return the bandwidth; none at all if the measurement failed."""
+    return result["busbw"] or 0.0
+
+
+def _least(limits: t.Mapping[str, float]) -> float:
+    """Return below what a complaint begins."""
+    return limits.get("warn", limits.get("fail", 0.0))
+
+
+def _threshold(result: Raw, raw: Raw, limits: dict[str, float]) -> dict[str, float]:
+    """Return the threshold of a result."""
+    return limits if _first(result, raw) else _other(limits, result["collective"])
 
 
 def _other(limits: t.Mapping[str, float], collective: str) -> dict[str, float]:

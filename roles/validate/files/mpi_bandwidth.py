@@ -15,9 +15,12 @@ import array
 import ctypes
 import os
 import socket
+import statistics
 import sys
 import time
 
+# Seconds that the iterations of one size may take, on a network that is much slower than meant.
+LONGEST = 2.0
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -133,16 +136,22 @@ class Collective:
 
 
 def measure(collective: Collective, options: argparse.Namespace) -> tuple[float, float | None]:
-    """Return time of one iteration in seconds and the number of wrong blocks of all ranks."""
+    """
+    Return time of one iteration in seconds and the number of wrong blocks of all ranks.
+
+    It is the median of all iterations, each as long as its slowest rank took: a CPU that worked for others for a moment
+    spoils one iteration, not the figure. No new one is begun after some seconds.
+    """
     mpi = collective.mpi
     for _warmup in range(options.w):
         collective.run()
-    mpi.call("Barrier", mpi.world)
-    begin = time.perf_counter()
-    for _iteration in range(options.n):
+    times: list[float] = []
+    while len(times) < options.n and sum(times) < LONGEST:
+        mpi.call("Barrier", mpi.world)
+        begin = time.perf_counter()
         collective.run()
-    took = mpi.most((time.perf_counter() - begin) / options.n)
-    return took, mpi.most(collective.wrong()) if options.c else None
+        times.append(mpi.most(time.perf_counter() - begin))
+    return statistics.median(times), mpi.most(collective.wrong()) if options.c else None
 
 
 def arguments() -> argparse.Namespace:

@@ -102,11 +102,36 @@ def test_noise_is_no_regression_and_better_is_no_fault() -> None:
     assert [change["check"] for change in report["baseline"]["improvements"]] == ["isolation.node"]
 
 
+def test_figures_of_different_message_sizes_are_not_compared() -> None:
+    before = _report.build([stage({**pair(190.0), "size": 2**33})], ABOUT)
+    report = _report.build([stage({**pair(120.0), "size": 2**26})], ABOUT, before)
+
+    assert report["baseline"]["regressions"] == []
+
+
 def test_versions_that_changed_are_listed() -> None:
     old = _report.build([stage(GOOD, name="preflight", versions={"gpu1": {"nccl": "2.27.3"}})], {"stages": []})
     new = _report.build([stage(GOOD, name="preflight", versions={"gpu1": {"nccl": "2.28.9"}})], {"stages": []}, old)
 
     assert new["baseline"]["versions"] == {"nccl": ["2.27.3", "2.28.9"]}
+
+
+def test_what_the_earlier_run_did_not_look_at_has_not_changed() -> None:
+    old = _report.build([stage(GOOD, versions_used={"NCCL in use": "2.27.3"})], {"stages": []})
+    seen = stage(GOOD, name="preflight", versions={"gpu1": {"kernel": "6.8.0"}})
+    new = _report.build([seen, stage(GOOD, versions_used={"NCCL in use": "2.28.9"})], {"stages": []}, old)
+
+    assert new["versions"] == {"kernel": "6.8.0", "NCCL in use": "2.28.9"}
+    assert new["baseline"]["versions"] == {"NCCL in use": ["2.27.3", "2.28.9"]}
+
+
+@pytest.mark.parametrize(("after", "regressions"), [(100.0, 0), (30.0, 1)])
+def test_between_cpus_only_a_gross_loss_is_a_regression(after: float, regressions: int) -> None:
+    before = _report.build([stage(pair(190.0), program="mpi")], ABOUT)
+    report = _report.build([stage(pair(after), program="mpi")], ABOUT, before)
+
+    assert report["program"] == "MPI between CPUs"
+    assert len(report["baseline"]["regressions"]) == regressions
 
 
 def test_wrong_input_is_refused() -> None:

@@ -1,13 +1,14 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page. With GPUCLUSTER_BROWSER set to a Chromium it is also looked at in light and dark."""
+"""The page. Where there is a Chromium, or GPUCLUSTER_BROWSER names one, it is also looked at in light and dark."""
 
 from __future__ import annotations
 
 import builtins
 import os
 import re
+import shutil
 import subprocess
 import typing as t
 from html.parser import HTMLParser
@@ -20,6 +21,8 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._checks import ch
 if t.TYPE_CHECKING:
     from pathlib import Path
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+BROWSER = os.environ.get("GPUCLUSTER_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
 ROWS = [{"size": 2**power, "busbw": 190.0 * power / 32} for power in range(20, 33)]
 EVIL = "<script src=https://evil.example/x.js></script><img src=http://evil.example/y.png>"
 
@@ -112,6 +115,23 @@ def test_a_good_page_gives_no_advice() -> None:
     assert "What to do next" not in text
 
 
+def test_failures_that_ask_for_the_same_share_an_entry_and_no_step_is_said_twice() -> None:
+    names = ("nccl.node.all_reduce", "nccl.node.alltoall", "nccl.pair.all_reduce")
+    checks = [check(name, name, "fail", f"{name} is slow", "gpu1") for name in names]
+    checks.append(check("isolation.node", "isolation", "fail", "holds every group back", "gpu1"))
+    text = _report_html.page(_report.build([{"stage": "nccl", "checks": checks}], {"stages": ["nccl"]}), plots=False)
+    advice = text[text.index("What to do next") : text.index("<h2>Nodes</h2>")]
+
+    assert re.findall(r"<article.*?<b class=\"fail\">✗ (.*?)</b>", advice) == [
+        "isolation",
+        "nccl.node.all_reduce and 1 more",
+        "nccl.pair.all_reduce",
+    ]
+    steps = re.findall(r"<li>(.*?)</li>", advice)
+    assert len(steps) == len(set(steps))
+    assert advice.count("What is said above") == 2
+
+
 def test_light_and_dark_share_the_pictures() -> None:
     text = _report_html.page(report())
 
@@ -156,7 +176,9 @@ def test_without_matplotlib_a_page_without_plots_still_works(monkeypatch: pytest
         _report_html.page(report())
 
 
-@pytest.mark.skipif(not os.environ.get("GPUCLUSTER_BROWSER"), reason="GPUCLUSTER_BROWSER names no Chromium")
+@pytest.mark.skipif(
+    not BROWSER, reason="nobody looked at the page: no Chromium here (apt-get install chromium, or GPUCLUSTER_BROWSER)"
+)
 @pytest.mark.parametrize("scheme", [0, 1])
 def test_a_browser_shows_the_page(tmp_path: Path, scheme: int) -> None:
     (tmp_path / "report.html").write_text(_report_html.page(report()), encoding="utf-8")
@@ -164,7 +186,7 @@ def test_a_browser_shows_the_page(tmp_path: Path, scheme: int) -> None:
     subprocess.run(
         [
             *[
-                os.environ["GPUCLUSTER_BROWSER"],
+                str(BROWSER),
                 "--headless",
                 "--no-sandbox",
                 "--disable-gpu",

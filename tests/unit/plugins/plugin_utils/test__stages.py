@@ -160,8 +160,49 @@ def test_a_slow_node_of_four_is_named_with_and_without_thresholds(thresholds: di
 def test_a_good_cluster_needs_no_search() -> None:
     raw = {"nodes": NODES, "pair": pairs("none"), "all": [result(NODES, 185.0)]}
 
-    assert _stages.isolate(raw) == {"next": [], "verdict": None}
+    assert _stages.isolate(raw) == {"again": {}, "next": [], "verdict": None}
     assert not bad(_stages.build("nccl", {**raw, "isolation": None}))
+
+
+def test_what_fell_short_once_is_measured_again_before_it_counts() -> None:
+    measured = pairs("none")
+    unlucky = measured[1]["nodes"]
+    measured[1] = result(unlucky, 5.0)
+    raw: dict[str, t.Any] = {
+        "nodes": NODES,
+        "node": [result(["gpu1"], 300.0), result(["gpu2"], 20.0, "alltoall")],
+        "pair": measured,
+        "thresholds": {"node": 250.0, "pair": 150.0},
+    }
+
+    assert _stages.isolate(raw)["again"] == {
+        "node": {"groups": [["gpu2"]], "collectives": ["alltoall"]},
+        "pair": {"groups": [unlucky], "collectives": ["all_reduce"]},
+    }
+
+    lucky = {
+        **raw,
+        "pair": [*measured, result(unlucky[::-1], 185.0)],
+        "node": [*raw["node"], result(["gpu2"], 290.0, "alltoall")],
+    }
+    assert _stages.isolate(lucky)["again"] == {}
+    assert not bad(_stages.build("nccl", lucky))
+
+    searched = {**lucky, "pair": measured, "search": [result(unlucky, 185.0)]}
+    assert not bad(_stages.build("nccl", searched)), "what the search measured counts, too"
+
+    still = {**raw, "node": [], "pair": [*measured, result(unlucky, 6.0)]}
+    assert _stages.isolate(still)["again"] == {}
+    assert [item["message"] for item in _stages.build("nccl", still)["checks"] if item["status"] == "fail"] == [
+        f"{unlucky[0]} - {unlucky[1]}: 6 is below 150; measured 2 times: 5, 6"
+    ]
+
+
+def test_with_three_measurements_the_middle_one_counts() -> None:
+    values = [190.0, 40.0, 45.0]
+    raw = {"nodes": NODES[:2], "pair": [result(NODES[:2], value) for value in values], "thresholds": {"pair": 150.0}}
+
+    assert [item["measured"] for item in _stages.build("nccl", raw)["checks"]] == [45.0]
 
 
 def test_good_pairs_that_fall_short_together_are_no_node() -> None:
