@@ -49,19 +49,52 @@ make_image() {
 # In the root of the machine: its networks, its key, the packages it may install, and nothing that slows its boot.
 customize() {
   cd "$1"
-  local number
-  printf '[Match]\nMACAddress=52:54:00:00:01:01 52:54:00:00:01:02\n[Network]\nAddress=10.0.2.15/24\n' > etc/systemd/network/10-ssh.network
-  for number in 1 2; do
-    printf '[Match]\nMACAddress=52:54:00:00:02:0%s\n[Network]\nAddress=10.77.0.%s/24\n' "$number" "$number" > "etc/systemd/network/20-nfs$number.network"
-  done
+  cat > usr/local/sbin/lab-network << 'SCRIPT'
+#!/bin/sh
+# Cheaper than a daemon: on a busy host an emulated one misses its own start timeout.
+modprobe virtio_net
+until [ -e /sys/class/net/eth0 ] && [ -e /sys/class/net/eth1 ]; do sleep 0.1; done
+ip address add 10.0.2.15/24 dev eth0
+ip address add "10.77.0.$(hostname | tr -dc 0-9)/24" dev eth1
+ip link set eth0 up
+ip link set eth1 up
+SCRIPT
+  chmod 0755 usr/local/sbin/lab-network
+  cat > etc/systemd/system/lab-network.service << 'UNIT'
+[Unit]
+DefaultDependencies=no
+After=systemd-udev-trigger.service
+Before=network.target network-online.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/local/sbin/lab-network
+[Install]
+WantedBy=network-online.target multi-user.target
+UNIT
   printf '127.0.0.1 localhost\n10.77.0.1 nfs1\n10.77.0.2 nfs2\n' > etc/hosts
-  printf '/dev/vda / ext4 noatime 0 1\n' > etc/fstab
+  printf '/dev/vda / ext4 noatime 0 0\n' > etc/fstab
+  head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' > etc/machine-id
   rm -f etc/hostname
+  # A server that comes back waits for its clients as long as a lease lasts, 90 s by default.
+  mkdir -p etc/nfs.conf.d
+  printf '[nfsd]\nlease-time=10\ngrace-time=10\n' > etc/nfs.conf.d/lab.conf
   mkdir -p -m 0700 root/.ssh
   cp "$2" root/.ssh/authorized_keys
-  chroot . systemctl --quiet enable systemd-networkd.service
+  chroot . systemctl --quiet enable lab-network.service
   chroot . systemctl --quiet set-default multi-user.target
-  chroot . systemctl --quiet mask e2scrub_reap.service e2scrub_all.timer apt-daily.timer apt-daily-upgrade.timer fstrim.timer getty@tty1.service
+  chroot . systemctl --quiet mask e2scrub_reap.service e2scrub_all.timer apt-daily.timer apt-daily-upgrade.timer fstrim.timer \
+    dpkg-db-backup.timer mdcheck_start.timer mdcheck_continue.timer mdmonitor-oneshot.timer mdmonitor.service systemd-tmpfiles-clean.timer \
+    getty@tty1.service serial-getty@ttyS0.service systemd-logind.service systemd-networkd.service systemd-pstore.service \
+    systemd-timesyncd.service systemd-update-utmp.service systemd-update-utmp-runlevel.service systemd-user-sessions.service \
+    modprobe@configfs.service modprobe@drm.service modprobe@efi_pstore.service modprobe@fuse.service \
+    dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount sys-kernel-tracing.mount sys-kernel-config.mount sys-fs-fuse-connections.mount
+  sed -i '/pam_systemd/d' etc/pam.d/common-session
+  # What finds the disk, and no more: the initrd is unpacked by the emulated processor.
+  rm -f usr/share/initramfs-tools/*/mdadm usr/share/initramfs-tools/scripts/*/mdadm
+  printf 'MODULES=list\n' > etc/initramfs-tools/conf.d/lab
+  printf 'virtio_pci\nvirtio_blk\next4\ncrc32c_intel\n' > etc/initramfs-tools/modules
+  chroot . update-initramfs -u
   echo 'update_initramfs=no' > etc/initramfs-tools/update-initramfs.conf # the machines boot from kernel and initrd beside the disk
   mkdir srv/packages
   mv var/cache/apt/archives/*.deb srv/packages/
