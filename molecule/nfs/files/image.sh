@@ -8,9 +8,16 @@ key=$cache/lab/id_ed25519
 mirror=${GPUCLUSTER_DEBIAN_MIRROR:-}
 suite=bookworm # its kernel 6.1 boots under emulation with every CPU feature; that of Debian 13 does not
 # In the machines from the start: what the tests need, and what an emulated machine installs in minutes rather than seconds.
-base=linux-image-cloud-amd64,systemd-sysv,dbus,udev,kmod,iproute2,openssh-server,python3-minimal,python3-apt,fio,mdadm,nfs-common,xfsprogs
+base=linux-image-cloud-amd64,systemd-sysv,dbus,udev,kmod,iproute2,e2fsprogs,openssh-server,python3-minimal,python3-apt,fio,mdadm,nfs-common,xfsprogs
 # Offered to apt in the machines.
 offered=(nfs-kernel-server)
+
+# Nothing here needs these.
+masked=(e2scrub_{reap.service,all.timer} apt-daily{,-upgrade}.timer fstrim.timer dpkg-db-backup.timer mdcheck_{start,continue}.timer
+  mdmonitor-oneshot.timer mdmonitor.service systemd-tmpfiles-clean.timer getty@tty1.service serial-getty@ttyS0.service dbus.{service,socket}
+  systemd-{binfmt,logind,networkd,pstore,timesyncd,update-utmp,update-utmp-runlevel,user-sessions,journal-flush,sysusers}.service
+  modprobe@{configfs,dm_mod,drm,efi_pstore,fuse,loop}.service kmod-static-nodes.service
+  dev-{hugepages,mqueue}.mount sys-kernel-{debug,tracing,config}.mount sys-fs-fuse-connections.mount)
 
 run() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
@@ -33,6 +40,7 @@ make_image() {
   trap "run rm -rf '$part'" EXIT
   cp "$key.pub" "$part/key"
   declare -f customize index_packages > "$part/functions"
+  declare -p masked >> "$part/functions"
   # shellcheck disable=SC2016  # $1 is the root that mmdebstrap hands to its hooks
   run mmdebstrap --quiet --variant=apt --include="$base" \
     --aptopt='APT::Install-Recommends "false"' \
@@ -83,17 +91,20 @@ UNIT
   cp "$2" root/.ssh/authorized_keys
   chroot . systemctl --quiet enable lab-network.service
   chroot . systemctl --quiet set-default multi-user.target
-  chroot . systemctl --quiet mask e2scrub_reap.service e2scrub_all.timer apt-daily.timer apt-daily-upgrade.timer fstrim.timer \
-    dpkg-db-backup.timer mdcheck_start.timer mdcheck_continue.timer mdmonitor-oneshot.timer mdmonitor.service systemd-tmpfiles-clean.timer \
-    getty@tty1.service serial-getty@ttyS0.service systemd-logind.service systemd-networkd.service systemd-pstore.service \
-    systemd-timesyncd.service systemd-update-utmp.service systemd-update-utmp-runlevel.service systemd-user-sessions.service \
-    modprobe@configfs.service modprobe@drm.service modprobe@efi_pstore.service modprobe@fuse.service \
-    dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount sys-kernel-tracing.mount sys-kernel-config.mount sys-fs-fuse-connections.mount
+  chroot . systemctl --quiet mask "${masked[@]}"
+  # udev looks at disks, networks and what brings their drivers, not at 64 consoles; nobody reads how units start.
+  mkdir -p etc/systemd/system/systemd-udev-trigger.service.d etc/systemd/system.conf.d etc/systemd/journald.conf.d
+  printf '[Service]\nExecStart=\nExecStart=udevadm trigger --subsystem-match=%s\n' \
+    'block --subsystem-match=net --subsystem-match=pci --subsystem-match=virtio --subsystem-match=nvme --subsystem-match=bdi' \
+    > etc/systemd/system/systemd-udev-trigger.service.d/lab.conf
+  printf '[Manager]\nLogLevel=notice\n' > etc/systemd/system.conf.d/lab.conf
+  printf '[Journal]\nStorage=volatile\nMaxLevelStore=notice\n' > etc/systemd/journald.conf.d/lab.conf
+  (cd usr/lib/udev/rules.d && rm -f 60-{autosuspend,cdrom_id,drm,evdev,fido-id,input-id,sensor,serial}.rules 60-persistent-{alsa,input,storage-tape,v4l}.rules 7*.rules)
   sed -i '/pam_systemd/d' etc/pam.d/common-session
-  # What finds the disk, and no more: the initrd is unpacked by the emulated processor.
-  rm -f usr/share/initramfs-tools/*/mdadm usr/share/initramfs-tools/scripts/*/mdadm
+  # The initrd loads what the disk needs, and no more: it is unpacked by the emulated processor, and needs no udev.
+  rm -f usr/share/initramfs-tools/hooks/{mdadm,udev} usr/share/initramfs-tools/scripts/*/{mdadm,udev}
   printf 'MODULES=list\n' > etc/initramfs-tools/conf.d/lab
-  printf 'virtio_pci\nvirtio_blk\next4\ncrc32c_intel\n' > etc/initramfs-tools/modules
+  printf 'virtio_pci\nvirtio_blk\next4\ncrc32c_generic\n' > etc/initramfs-tools/modules
   chroot . update-initramfs -u
   echo 'update_initramfs=no' > etc/initramfs-tools/update-initramfs.conf # the machines boot from kernel and initrd beside the disk
   mkdir srv/packages

@@ -34,7 +34,7 @@ start() {
   image=$("$here/image.sh")
   mkdir -p "$work"
   [ -f "$work/accel" ] || { kvm_boots "$image" && echo kvm || echo tcg; } > "$work/accel"
-  local accel=(-accel tcg,thread=single -cpu max)
+  local accel=(-accel tcg,thread=single -cpu max,la57=off)
   [ "$(cat "$work/accel")" = tcg ] || accel=(-accel kvm -cpu host)
   [ -f "$work/$name.qcow2" ] || qemu-img create -q -f qcow2 -F raw -b "$image/disk" "$work/$name.qcow2"
   local drives=()
