@@ -7,10 +7,9 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/gpucluster
 key=$cache/lab/id_ed25519
 mirror=${GPUCLUSTER_DEBIAN_MIRROR:-}
 suite=bookworm # its kernel 6.1 boots under emulation with every CPU feature; that of Debian 13 does not
-# In the machines from the start: what the tests need, and what an emulated machine installs in minutes rather than seconds.
-base=linux-image-cloud-amd64,systemd-sysv,dbus,udev,kmod,iproute2,e2fsprogs,openssh-server,python3-minimal,python3-apt,fio,mdadm,nfs-common,xfsprogs
-# Offered to apt in the machines.
-offered=(nfs-kernel-server)
+# What the roles install is in the machines from the start, as in many a cloud image: an emulated machine takes minutes for it. The server is off.
+base=linux-image-cloud-amd64,systemd-sysv,udev,kmod,iproute2,openssh-server,python3-minimal,python3-apt,fio
+base+=,e2fsprogs,mdadm,nfs-common,nfs-kernel-server,xfsprogs
 
 # Nothing here needs these.
 masked=(e2scrub_{reap.service,all.timer} apt-daily{,-upgrade}.timer fstrim.timer dpkg-db-backup.timer mdcheck_{start,continue}.timer
@@ -39,22 +38,21 @@ make_image() {
   # shellcheck disable=SC2064  # the folder is known now
   trap "run rm -rf '$part'" EXIT
   cp "$key.pub" "$part/key"
-  declare -f customize index_packages > "$part/functions"
+  declare -f customize > "$part/functions"
   declare -p masked >> "$part/functions"
   # shellcheck disable=SC2016  # $1 is the root that mmdebstrap hands to its hooks
   run mmdebstrap --quiet --variant=apt --include="$base" \
     --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-    --customize-hook="chroot \"\$1\" apt-get install --yes --quiet=2 --download-only ${offered[*]}" \
     --customize-hook="bash -euc '. $part/functions; customize \"\$1\" $part/key' hook \"\$1\"" \
     "$suite" "$part/root.tar" ${mirror:+"$mirror"} >&2
-  run bash -euc 'exec >&2; cd "$1"; mkdir root; tar -C root -xf root.tar; chroot root apt-get update --quiet=2; cp root/boot/vmlinuz-* kernel; cp root/boot/initrd.img-* initrd
+  run bash -euc 'exec >&2; cd "$1"; mkdir root; tar -C root -xf root.tar; cp root/boot/vmlinuz-* kernel; cp root/boot/initrd.img-* initrd
     mke2fs -q -t ext4 -d root disk 2G; rm -rf root root.tar; chown "$2" kernel initrd disk' hook "$part" "$(id -u)"
   rm -rf "$image"
   mv "$part" "$image"
 }
 
-# In the root of the machine: its networks, its key, the packages it may install, and nothing that slows its boot.
+# In the root of the machine: its networks, its key, and nothing that slows its boot.
 customize() {
   cd "$1"
   cat > usr/local/sbin/lab-network << 'SCRIPT'
@@ -107,19 +105,9 @@ UNIT
   printf 'virtio_pci\nvirtio_blk\next4\ncrc32c_generic\n' > etc/initramfs-tools/modules
   chroot . update-initramfs -u
   echo 'update_initramfs=no' > etc/initramfs-tools/update-initramfs.conf # the machines boot from kernel and initrd beside the disk
-  mkdir srv/packages
-  mv var/cache/apt/archives/*.deb srv/packages/
-  index_packages srv/packages > srv/packages/Packages
+  chroot . systemctl --quiet disable nfs-server.service
   rm -f etc/apt/sources.list.d/*
-  echo 'deb [trusted=yes] file:/srv/packages ./' > etc/apt/sources.list
-}
-
-index_packages() {
-  local file
-  for file in "$1"/*.deb; do
-    dpkg-deb --field "$file"
-    printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "$(basename "$file")" "$(stat --format=%s "$file")" "$(sha256sum < "$file" | cut -d' ' -f1)"
-  done
+  : > etc/apt/sources.list
 }
 
 make_image
