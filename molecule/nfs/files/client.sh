@@ -9,7 +9,8 @@ is() { # WHAT FOUND PATTERN
   [[ $2 == $3 ]] || { echo "wanted: $3" && exit 1; }
 }
 soon() { timeout -k 5 120 "$@"; }
-alice() { soon setpriv --reuid=1000 --regid=100 --clear-groups "$@"; }
+as_alice=(setpriv --reuid=1000 --regid=100 --clear-groups)
+alice() { soon "${as_alice[@]}" "$@"; }
 options() { findmnt --noheadings --output OPTIONS --types nfs4 "$1"; }
 stays() { systemd-run --quiet --collect --unit="$@"; }
 
@@ -37,12 +38,12 @@ scratches() {
 
 # Holds a lock and writes numbers, one file operation after the other, whatever the server does.
 writes() {
-  stays holder --uid=1000 --gid=100 python3 -c 'if True:
+  stays holder "${as_alice[@]}" python3 -c 'if True:
     import fcntl, time
     stream = open("/shared/free", "a")
     fcntl.lockf(stream, fcntl.LOCK_EX)
     time.sleep(3600)'
-  stays writer --uid=1000 --gid=100 sh -euc 'n=0
+  stays writer "${as_alice[@]}" sh -euc 'n=0
     while [ ! -e /run/enough ]; do n=$((n + 1)); echo $n >> /shared/numbers; done
     echo $n > /shared/written'
   grows
