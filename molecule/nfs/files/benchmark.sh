@@ -4,7 +4,7 @@
 # as 0.2 ms of 100 Gbit/s Ethernet are 2.5 MB. Usage: benchmark.sh MOUNTPOINT SOURCE
 set -euo pipefail
 path=$1 source=$2
-delay=20ms size=${BENCHMARK_MB:-32}m
+delay=20ms size=${BENCHMARK_MB:-16}m
 mounts=(/home /shared)
 
 automounts() { for mount in "${mounts[@]}"; do systemctl "$1" "$(systemd-escape --path --suffix=automount "$mount")"; done; }
