@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Usage: restart_until_namespaces_keep.sh CONTAINER
+# job_container/tmpfs keeps a mount namespace for each job as a file. Linux refuses that for one with a lower number than the namespace of
+# the keeper, and since 6.18 each processor gives out numbers of its own, so that a container is born with a number that serves or not.
+set -euo pipefail
+
+keep='
+  set -e
+  folder=$(mktemp -d)
+  mount --bind "$folder" "$folder"
+  mount --make-private "$folder"
+  trap "umount --lazy $folder; rm -r $folder" EXIT
+  touch "$folder/namespace"
+  for _ in $(seq 50); do
+    unshare --mount="$folder/namespace" true
+    umount "$folder/namespace"
+  done
+'
+
+for attempt in {1..20}; do
+  if podman exec "$1" sh -c "$keep"; then
+    echo "restarts: $((attempt - 1))"
+    exit 0
+  fi
+  podman restart --time 5 "$1" > /dev/null
+done
+echo "The kernel keeps no mount namespace of $1, so jobs cannot have a /tmp of their own here." >&2
+exit 1
