@@ -8,7 +8,7 @@ say() { printf '\n== %s\n' "$*"; }
 
 # Containers belong to root. Everything else runs as the user who called.
 as_root=()
-[ "$(id -u)" = 0 ] || as_root=(sudo --preserve-env=HOME,PATH,XDG_CACHE_HOME,GPUCLUSTER_LAB,GPUCLUSTER_DEBIAN_MIRROR)
+[ "$(id -u)" = 0 ] || as_root=(sudo --preserve-env=HOME,PATH,XDG_CACHE_HOME,GPUCLUSTER_LAB,GPUCLUSTER_LAB_NFS,GPUCLUSTER_DEBIAN_MIRROR)
 
 up() {
   say "Prepare this machine"

@@ -47,6 +47,20 @@ KERNEL_FOLDERS = ("/dev/", "/proc/", "/sys/", "/run/")
 FILESYSTEMS = ("xfs", "ext4")
 # Level of md RAID and the fewest devices it takes.
 RAID_LEVELS = {"raid0": 2, "raid1": 2, "raid5": 3, "raid6": 4, "raid10": 2}
+LISTS: dict[str, tuple[type, str]] = {
+    "nfs_exports": (dict, "a mapping such as {path: /home}"),
+    "nfs_mounts": (dict, "a mapping such as {path: /home}"),
+    "nfs_volumes": (dict, "a mapping with name, path and devices"),
+    "nfs_export_roots": (str, "a path"),
+    "scratch_devices": (str, "a path below /dev"),
+    "scratch_wipe": (str, "a path below /dev"),
+}
+LIMITS = {
+    "nfs_threads": (0, 4096),
+    "nfs_read_ahead_kib": (128, 1048576),
+    "nfs_timeout_seconds": (1, 300),
+    "scratch_drive_count": (-1, 64),
+}
 _PATH = re.compile(r"/[A-Za-z0-9._/+@:-]*")
 _HOST = re.compile(r"@?[A-Za-z0-9*?]([A-Za-z0-9.*?_-]*[A-Za-z0-9*?])?")
 _SOURCE = {
@@ -63,7 +77,26 @@ def ready() -> bool:
 
 def problems(settings: Record) -> list[str]:
     """Return one sentence per fault; the keys are the names of the roles' variables, each of which may be missing."""
-    return [*_exports(settings), *_mounts(settings), *_volumes(settings), *_scratch(settings), *_numbers(settings)]
+    parts = (_exports, _mounts, _volumes, _scratch, _numbers)
+    return [*_shapes(settings)] or [problem for part in parts for problem in part(settings)]
+
+
+def _shapes(settings: Record) -> Iterator[str]:
+    """Check what the other checks take for granted."""
+    for name, (kind, shape) in LISTS.items():
+        value = settings.get(name)
+        entries = value if isinstance(value, list) else []
+        if value is not None and not isinstance(value, list):
+            yield f"{name}: {value!r} is not a list"
+        yield from (
+            f"{name}[{index}]: {entry!r} is not {shape}"
+            for index, entry in enumerate(entries)
+            if not isinstance(entry, kind)
+        )
+    for name in LIMITS:
+        value = settings.get(name)
+        if value is not None and not re.fullmatch(r"\s*-?\d+\s*", str(value)):
+            yield f"{name}: {value!r} is not a whole number"
 
 
 def path_problem(path: t.Any) -> str:
@@ -276,12 +309,7 @@ def _scratch(settings: Record) -> Iterator[str]:
 
 
 def _numbers(settings: Record) -> Iterator[str]:
-    for name, low, high in (
-        ("nfs_threads", 0, 4096),
-        ("nfs_read_ahead_kib", 128, 1048576),
-        ("nfs_timeout_seconds", 1, 300),
-        ("scratch_drive_count", -1, 64),
-    ):
+    for name, (low, high) in LIMITS.items():
         value = settings.get(name)
         if value is not None and not low <= int(value) <= high:
             yield f"{name}: {value} is outside {low} to {high}"

@@ -34,18 +34,18 @@ start() {
   image=$("$here/image.sh")
   mkdir -p "$work"
   [ -f "$work/accel" ] || { kvm_boots "$image" && echo kvm || echo tcg; } > "$work/accel"
-  local accel=(-accel tcg,thread=single -cpu max)
+  local accel=(-accel tcg,thread=single -cpu max,la57=off)
   [ "$(cat "$work/accel")" = tcg ] || accel=(-accel kvm -cpu host)
   [ -f "$work/$name.qcow2" ] || qemu-img create -q -f qcow2 -F raw -b "$image/disk" "$work/$name.qcow2"
   local drives=()
   for disk in a b; do
-    [ -f "$work/$name$disk" ] || truncate --size=512M "$work/$name$disk"
+    [ -f "$work/$name$disk" ] || truncate --size=320M "$work/$name$disk"
     drives+=(-drive "file=$work/$name$disk,if=none,id=$disk,format=raw,cache=unsafe" -device "nvme,drive=$disk,serial=lab$number$disk")
   done
   # An hour is long enough for the scenario; a forgotten machine ends by itself.
   setsid timeout 3600 qemu-system-x86_64 -name "$name" -M q35 "${accel[@]}" -smp 1 -m 768 -nodefaults -no-user-config -display none \
     -kernel "$image/kernel" -initrd "$image/initrd" \
-    -append "root=/dev/vda rw console=ttyS0 systemd.hostname=$name net.ifnames=0 mitigations=off quiet" \
+    -append "root=/dev/vda rw console=ttyS0 quiet systemd.hostname=$name systemd.show_status=0 net.ifnames=0 mitigations=off apparmor=0 audit=0" \
     -serial "file:$work/$name.console" -pidfile "$work/$name.pid" \
     -drive "file=$work/$name.qcow2,if=virtio,format=qcow2,cache=unsafe" "${drives[@]}" \
     -netdev "user,id=ssh,restrict=on,hostfwd=tcp:127.0.0.1:$((23000 + lab * 10 + number))-:22" \

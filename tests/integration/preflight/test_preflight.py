@@ -73,6 +73,16 @@ def _database(**variables: t.Any) -> dict[str, t.Any]:
     return inventory
 
 
+def _storage(**variables: t.Any) -> dict[str, t.Any]:
+    """Head shares with the others; gpu2 alone has its own variables."""
+    inventory = _inventory(gpucluster_networks={"cluster": "10.0.0.0/24"})
+    inventory["all"]["children"]["nfs_server"] = {"hosts": {"head": {}}}
+    inventory["all"]["children"]["nfs_client"] = {"hosts": {"gpu1": {}, "gpu2": {}}}
+    for host in ("head", "gpu2"):
+        inventory["all"]["hosts"][host] |= variables
+    return inventory
+
+
 CASES = {
     "two users with one uid": (
         _inventory(users_accounts=[ALICE, {"name": "bob", "uid": 2001}]),
@@ -117,6 +127,25 @@ CASES = {
         _inventory(enroot_credentials=[{"machine": "registry.example.com", "login": "bob"}]),
         "enroot_credentials.*password",
     ),
+    "a network that does not parse": (
+        _storage(nfs_clients="10.0.0.0/33"),
+        "nfs_exports.0..clients: '10.0.0.0/33' is not a network",
+    ),
+    "networks that overlap": (
+        _storage(nfs_exports=[{"path": "/home", "clients": ["10.0.0.0/8", "10.1.0.0/16"]}]),
+        "the networks 10.0.0.0/8 and 10.1.0.0/16 overlap",
+    ),
+    "an export outside the allowed trees": (
+        _storage(nfs_exports=[{"path": "/etc"}]),
+        "nfs_exports.0..path: /etc lies outside the trees that may be exported, nfs_export_roots: /home",
+    ),
+    "two mounts on one path": (
+        _storage(nfs_mounts=[{"path": "/home"}, {"path": "/home", "source": "filer:/vol"}]),
+        "nfs_mounts.1..path: /home is the mount point of nfs_mounts.0. already",
+    ),
+    "mounts that are no list": (_storage(nfs_mounts="/home"), "nfs_mounts: '/home' is not a list"),
+    "scratch space over the system": (_storage(scratch_path="/usr"), "scratch_path: /usr belongs to the system"),
+    "a disk to wipe that is not used": (_storage(scratch_wipe=["/dev/sdb"]), "scratch_wipe: /dev/sdb is not among"),
     "a wrong type": (_inventory(slurm_user_uid="many"), "slurm_user_uid"),
 }
 
@@ -151,3 +180,19 @@ def test_older_group_names_are_understood(tmp_path: Path) -> None:
     children["slurm-node"] = children.pop("slurm_compute")
 
     assert _run(tmp_path, inventory, "playbooks/preflight.yml")[0] == 0
+
+
+def test_storage_is_checked_once_for_equal_machines(tmp_path: Path) -> None:
+    code, output = _run(tmp_path, _storage(), "playbooks/preflight.yml")
+
+    assert code == 0, output[-3000:]
+    assert re.search(r"gpu1 : ok=[1-9]", output)
+    assert not re.search(r"gpu2 :", output)
+
+
+def test_input_that_needs_facts_waits_for_them(tmp_path: Path) -> None:
+    inventory = _storage(gpucluster_nfs_server="{{ hostvars['head'].ansible_facts['all_ipv4_addresses'][0] }}")
+
+    code, output = _run(tmp_path, inventory, "playbooks/preflight.yml")
+
+    assert code == 0, output[-3000:]

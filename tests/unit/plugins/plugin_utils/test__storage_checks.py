@@ -140,6 +140,10 @@ def test_a_volume_is_refused_by_name(volume: dict[str, t.Any], words: list[str])
         ({"scratch_filesystem": "btrfs"}, "scratch_filesystem"),
         ({"nfs_threads": 100000}, "nfs_threads"),
         ({"nfs_read_ahead_kib": 4}, "nfs_read_ahead_kib"),
+        ({"nfs_threads": "many"}, "nfs_threads: 'many' is not a whole number"),
+        ({"nfs_mounts": "/home"}, "nfs_mounts: '/home' is not a list"),
+        ({"nfs_exports": ["/home"]}, "nfs_exports[0]: '/home' is not a mapping"),
+        ({"scratch_devices": [{"path": "/dev/a"}]}, "scratch_devices[0]"),
     ],
 )
 def test_a_value_is_refused_by_name(values: dict[str, t.Any], word: str) -> None:

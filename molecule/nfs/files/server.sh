@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# What the server does, part by part. Usage: server.sh serves|meets|boots|counts
+set -euo pipefail
+
+is() { # WHAT FOUND PATTERN
+  echo "$1: $2"
+  # shellcheck disable=SC2053  # a pattern
+  [[ $2 == $3 ]] || { echo "wanted: $3" && exit 1; }
+}
+
+serves() {
+  is threads "$(cat /proc/fs/nfsd/threads)" 16
+  is versions "$(cat /proc/fs/nfsd/versions)" '*-3*+4.2*'
+  is 'file system of /shared' "$(findmnt --noheadings --output FSTYPE /shared)" ext4
+  is 'rights of /shared' "$(stat --format='%a %G' /shared)" '2775 users'
+  install --directory --owner=1000 --group=100 --mode=0700 /home/alice
+  echo from the server > /home/alice/file
+  chown 1000 /home/alice/file
+}
+
+# The client's lock is known here.
+meets() {
+  timeout -k 5 200 python3 - << 'PYTHON'
+import fcntl, sys, time
+
+with open("/shared/free", "a") as stream:
+    for _attempt in range(300):
+        try:
+            fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(stream, fcntl.LOCK_UN)
+        except BlockingIOError:
+            print("lock: held by the client")
+            sys.exit()
+        time.sleep(0.5)
+sys.exit("nobody holds the lock")
+PYTHON
+}
+
+boots() {
+  timeout -k 5 300 sh -c 'until systemctl is-active --quiet nfs-server; do sleep 1; done'
+}
+
+# No number of the client's is missing.
+counts() {
+  is 'numbers in a row' "$(awk '$1 != NR { exit 1 } END { print NR }' /shared/numbers)" "$(cat /shared/written)"
+}
+
+"$1"
