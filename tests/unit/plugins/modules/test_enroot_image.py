@@ -20,7 +20,7 @@ class Module:
     """What the code needs of AnsibleModule."""
 
     def __init__(self, folder: Path, **params: t.Any) -> None:
-        defaults = {
+        defaults: dict[str, t.Any] = {
             "image": None,
             "source": None,
             "credentials": [],
