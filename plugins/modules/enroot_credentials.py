@@ -107,7 +107,7 @@ def remembered(path: Path) -> Managed:
     """Return what was written in earlier runs: machines and logins by user."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return {user: [(machine, login) for machine, login in pairs] for user, pairs in data.items()}
+        return {user: [tuple(pair) for pair in pairs] for user, pairs in data.items()}
     except FileNotFoundError:
         return {}
 
