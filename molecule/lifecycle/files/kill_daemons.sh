@@ -15,7 +15,8 @@ back() {
   return 1
 }
 
-jobs=$(submit 22),$(submit 1),$(submit 1)
+# Longer than both kills of slurmctld and its two starts take on a busy machine.
+jobs=$(submit 50),$(submit 1),$(submit 1)
 sleep 6.5
 die slurmctld slurmdbd
 back
@@ -28,7 +29,7 @@ wait
 back
 sleep 1
 die slurmdbd # the end of the first job finds no slurmdbd
-for _ in {1..60}; do
+for _ in {1..90}; do
   states=$(sacct --allusers --allocations --noheader --parsable2 --jobs="$jobs" --format=State,Start,End 2> /dev/null || true)
   if [ "$(grep -c '^COMPLETED|2.*|2' <<< "$states")" = 3 ]; then break; fi
   sleep 1
