@@ -24,7 +24,7 @@ back
   sleep 0.05
   die slurmctld
 ) &
-scontrol reconfigure || true # its connection may break
+scontrol reconfigure > /dev/null 2>&1 || true # its connection may break
 wait
 back
 sleep 1
