@@ -28,7 +28,7 @@ options:
       - V(preflight) takes C(facts) (M(hpcai.gpucluster.node_info) by node, null for one that does not answer)
         and C(states) (nodes of M(hpcai.gpucluster.slurm_nodes_info)).
       - V(scheduler) takes C(job) (results of M(hpcai.gpucluster.slurm_job)), C(mpi) (results of
-        M(hpcai.gpucluster.nccl_test)), C(accounting) and C(container) (C(status) and C(message)).
+        M(hpcai.gpucluster.nccl_test)), C(controllers), C(accounting) and C(container) (C(status) and C(message)).
       - V(node) takes C(check), C(dcgm) and C(nvbandwidth) (results of M(hpcai.gpucluster.slurm_job)) and C(thresholds).
       - V(nccl) takes the input of P(hpcai.gpucluster.isolation#filter), C(node) (results in one node), and
         C(isolation) (its verdict).

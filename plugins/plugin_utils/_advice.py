@@ -34,6 +34,9 @@ ADVICE: dict[str, list[str]] = {
     "preflight.clock": ["Run the play of the role base on the node; munge refuses messages that are minutes off."],
     "preflight.mounts": ["'mount PATH' on the node says why it is missing; if it hangs, is the NFS server up?"],
     "preflight.users": ["Run users.yml: the number of a user must be the same on all nodes."],
+    "scheduler.controllers": [
+        "Start slurmctld there; 'journalctl -u slurmctld -e' says why it ended. Until then no second controller takes over.",
+    ],
     "scheduler.job": _HUNG,
     "scheduler.mpi": [
         "Does Slurm know PMIx? 'srun --mpi=list' must show pmix on the login node and on the nodes.",

@@ -116,7 +116,7 @@ def _preflight(raw: Raw) -> Stage:
 
 
 def _scheduler(raw: Raw) -> Stage:
-    """Return the checks of jobs, MPI, accounting and containers."""
+    """Return the checks of controllers, jobs, MPI, accounting and containers."""
     found = _checks.steps(raw["job"], "scheduler.job", "job runs") if raw.get("job") else []
     found += [
         _checks.check("scheduler.job", "job runs", _checks.NOT_RUN, "busy with other jobs", node)
@@ -132,7 +132,11 @@ def _scheduler(raw: Raw) -> Stage:
         if result["rc"] == 127:
             status, ranks = _checks.NOT_RUN, "Open MPI's library is not installed on the nodes"
         found.append(_checks.check("scheduler.mpi", "MPI over all nodes", status, ranks))
-    for name, title in (("accounting", "accounting has the job"), ("container", "container job")):
+    for name, title in (
+        ("controllers", "controllers answer"),
+        ("accounting", "accounting has the job"),
+        ("container", "container job"),
+    ):
         if raw.get(name):
             found.append(_checks.check(f"scheduler.{name}", title, raw[name]["status"], raw[name]["message"]))
     return {"checks": found}

@@ -104,6 +104,7 @@ def test_jobs_mpi_and_what_has_not_run() -> None:
             "job": [step("gpu1"), step("gpu2", 1, err="srun: error: Task launch failed"), step("gpu3", 124)],
             "busy": ["gpu4"],
             "mpi": [{**result(NODES, 1.0), "checked": False}],
+            "controllers": {"status": "fail", "message": "control (primary) is UP, gpu4 (backup) is DOWN"},
             "accounting": {"status": "not_run", "message": "accounting is off"},
         },
     )
@@ -113,6 +114,7 @@ def test_jobs_mpi_and_what_has_not_run() -> None:
         ("scheduler.job", "gpu3", "fail"),
         ("scheduler.job", "gpu4", "not_run"),
         ("scheduler.mpi", None, "fail"),
+        ("scheduler.controllers", None, "fail"),
         ("scheduler.accounting", None, "not_run"),
     }
 
