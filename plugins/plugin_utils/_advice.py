@@ -35,7 +35,7 @@ ADVICE: dict[str, list[str]] = {
     "preflight.mounts": ["'mount PATH' on the node says why it is missing; if it hangs, is the NFS server up?"],
     "preflight.users": ["Run users.yml: the number of a user must be the same on all nodes."],
     "scheduler.controllers": [
-        "Start slurmctld there; 'journalctl -u slurmctld -e' says why it ended. Until then no second controller takes over.",
+        "Start slurmctld there; 'journalctl -u slurmctld -e' says why it ended. Until then no other takes over.",
     ],
     "scheduler.job": _HUNG,
     "scheduler.mpi": [
