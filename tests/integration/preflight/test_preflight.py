@@ -33,7 +33,7 @@ def _inventory(**variables: t.Any) -> dict[str, t.Any]:
     }
 
 
-def _run(tmp_path: Path, inventory: dict[str, t.Any], playbook: str = "site.yml") -> tuple[int, str]:
+def _run(tmp_path: Path, inventory: dict[str, t.Any], playbook: str = "site.yml", *arguments: str) -> tuple[int, str]:
     path = tmp_path / "inventory.json"
     path.write_text(json.dumps(inventory), encoding="utf-8")
     environment = os.environ | {
@@ -41,7 +41,7 @@ def _run(tmp_path: Path, inventory: dict[str, t.Any], playbook: str = "site.yml"
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
         "ANSIBLE_NOCOLOR": "1",
     }
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(path), playbook]
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(path), playbook, *arguments]
     done = subprocess.run(
         command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
@@ -70,6 +70,20 @@ def _controller_that_computes() -> dict[str, t.Any]:
 def _database(**variables: t.Any) -> dict[str, t.Any]:
     inventory = _inventory(**variables)
     inventory["all"]["children"]["slurm_database"] = {"hosts": {"head": {}}}
+    return inventory
+
+
+def _two_databases() -> dict[str, t.Any]:
+    inventory = _inventory()
+    inventory["all"]["children"]["slurm_database"] = {"hosts": {"head": {}, "gpu1": {}}}
+    return inventory
+
+
+def _input_of_a_group(**variables: t.Any) -> dict[str, t.Any]:
+    """A machine outside of Slurm comes first, and what Slurm's machines share is a variable of their group."""
+    inventory = _inventory()
+    inventory["all"]["hosts"] = {"backup": {}, **inventory["all"]["hosts"]}
+    inventory["all"]["children"]["slurm_controller"]["vars"] = variables
     return inventory
 
 
@@ -103,6 +117,11 @@ CASES = {
         "slurm_source_checksum is .*; it has to be algorithm:digest of https://download.schedmd.com",
     ),
     "an unknown key": (_inventory(slurm_config={"KillWiat": 30}), "unknown key .KillWiat.; did you mean KillWait"),
+    "an unknown key of the controllers' group": (
+        _input_of_a_group(slurm_config={"KillWiat": 30}),
+        "unknown key .KillWiat.; did you mean KillWait",
+    ),
+    "two databases": (_two_databases(), "slurm_database has head, gpu1, and Slurm's accounting has one slurmdbd"),
     "a partition of unknown nodes": (
         _inventory(slurm_partitions=[{"PartitionName": "batch", "Nodes": "gpu[1-9]"}]),
         "gpu3",
@@ -196,3 +215,50 @@ def test_input_that_needs_facts_waits_for_them(tmp_path: Path) -> None:
     code, output = _run(tmp_path, inventory, "playbooks/preflight.yml")
 
     assert code == 0, output[-3000:]
+
+
+def test_slurm_alone_checks_its_input_as_well(tmp_path: Path) -> None:
+    code, output = _run(tmp_path, _inventory(slurm_config={"KillWiat": 30}), "playbooks/slurm.yml")
+
+    assert code != 0
+    assert "did you mean KillWait" in output
+    assert "UNREACHABLE" not in output
+
+
+def test_a_node_that_is_more_than_a_node_is_not_removed(tmp_path: Path) -> None:
+    inventory = _controller_that_computes()
+    inventory["all"]["vars"]["slurm_jobs_on_controllers"] = True
+
+    code, output = _run(tmp_path, inventory, "playbooks/node_remove.yml", "-e", "node=head")
+
+    assert code != 0
+    assert "head is more than a node, it is in slurm_controller as well" in output
+    assert "UNREACHABLE" not in output
+
+
+def test_the_machine_of_the_keys_has_to_answer(tmp_path: Path) -> None:
+    code, output = _run(tmp_path, _inventory(), "playbooks/slurm.yml", "--limit", "gpu1", "--tags", "munge")
+
+    assert code != 0
+    assert "head does not answer, and keys of the cluster come from it" in output
+
+
+def test_nodes_keep_their_order(tmp_path: Path) -> None:
+    """Sets of names have another order in every process; slurm.conf must not."""
+    inventory = _inventory(gpucluster_removed_nodes=["gpu2"])
+    nodes = {f"{letter}{number}": {} for letter in "zyxwv" for number in range(3)}
+    inventory["all"]["children"]["slurm_compute"]["hosts"] |= nodes
+    playbook = tmp_path / "nodes.yml"
+    playbook.write_text(
+        f"""
+- hosts: localhost
+  gather_facts: false
+  vars_files: [{CHECKOUT}/playbooks/vars/cluster.yml]
+  tasks:
+    - ansible.builtin.debug: {{msg: "nodes: {{{{ gpucluster_slurm_computes | join(' ') }}}}"}}
+"""
+    )
+
+    _, output = _run(tmp_path, inventory, str(playbook))
+
+    assert f"nodes: gpu1 {' '.join(nodes)}" in output
