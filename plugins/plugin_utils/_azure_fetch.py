@@ -239,9 +239,14 @@ class Fetcher:
         return found
 
     def _with_true_states(self, found: _Rows, chosen: list[str]) -> _Rows:
+        waiting = [
+            (one, self._start(f"power states of subscription {one}", "", self._lists.power_states, one))
+            for one in chosen
+        ]
+        answers = {one: answer.result()[1] for one, answer in waiting}
         states: dict[str, Row] = {}
-        for one in [self._start(f"power states of {sub}", "", self._lists.power_states, sub) for sub in chosen]:
-            states.update(one.result()[1] or {})
+        for answer in answers.values():
+            states.update(answer or {})
         known = {str(machine["id"]).lower() for machine in found.machines}
         unknown = sorted(set(states) - known) if not (self._settings.filters or self._settings.graph_where) else []
         if unknown:
@@ -251,7 +256,9 @@ class Fetcher:
         kept = [
             {**one, "instanceView": states.get(str(one["id"]).lower(), one["instanceView"])}
             for one in found.machines
-            if str(one["id"]).lower() in states or "/virtualmachinescalesets/" in str(one["id"]).lower() or not states
+            if str(one["id"]).lower() in states
+            or "/virtualmachinescalesets/" in str(one["id"]).lower()
+            or not answers.get(model.part(one["id"], "subscriptions").lower())
         ]
         return found._replace(machines=kept)
 

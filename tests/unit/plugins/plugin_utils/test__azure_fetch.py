@@ -315,3 +315,24 @@ def test_verify_all_takes_the_power_state_from_resource_manager() -> None:
 
     assert {record["name"] for record in found.records if record["powerstate"] == "deallocated"} == {"vm00002"}
     assert any("statusOnly=true" in line for line in azure.state.log)
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_verify_all_keeps_the_machines_of_a_subscription_whose_power_states_are_refused(status: int) -> None:
+    azure = Direct(
+        subscriptions=[MIXED, {"id": TWO, "group": "two-rg", "vms": 2}],
+        faults=[{"match": f"{TWO}.*statusOnly", "status": status}],
+    )
+
+    found = fetch(azure, subscriptions=(ONE, TWO), verify="all")
+
+    assert len(found.records) == 17
+    assert any(f"power states of subscription {TWO}" in gap for gap in found.gaps)
+
+
+def test_verify_all_drops_a_machine_that_resource_manager_does_not_have() -> None:
+    azure = Direct(subscriptions=[MIXED, {"id": TWO, "group": "two-rg", "vms": 2}])
+    azure.state.tables(None)
+    azure.state.subscriptions[0].machines.pop(0)
+
+    assert "vm00000" not in names(fetch(azure, verify="all"))
