@@ -24,7 +24,8 @@ description:
     C(azure_facts_missing) says what is missing, and a warning says why. O(strict=true) makes that an error.
   - An inventory that cannot be read at all is an error, but Ansible still ends with status 0 unless
     E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set, as in this collection's C(ansible.cfg).
-  - The right that is needed is Reader on each subscription.
+  - The right that is needed is Reader on each subscription. On the resource groups alone it is enough while Resource
+    Graph answers; the lists of Resource Manager are those of whole subscriptions.
 requirements:
   - azure-core and azure-identity on the machine that runs Ansible
   - jmespath for O(query), netaddr for a network in O(ansible_host_from)

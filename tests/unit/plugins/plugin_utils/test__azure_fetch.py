@@ -336,3 +336,28 @@ def test_verify_all_drops_a_machine_that_resource_manager_does_not_have() -> Non
     azure.state.subscriptions[0].machines.pop(0)
 
     assert "vm00000" not in names(fetch(azure, verify="all"))
+
+
+@pytest.mark.parametrize("status", [403, 404, 405])
+def test_scale_sets_that_the_list_refuses_come_from_the_graph(status: int) -> None:
+    azure = Direct(
+        subscriptions=[MIXED, {"id": TWO, "group": "two-rg", "uniform": [["two", 2]]}],
+        faults=[{"match": f"{ONE}/.*virtualMachineScaleSets\\?", "status": status}],
+    )
+
+    for chosen, count in (((ONE,), 15), ((ONE, TWO), 17)):
+        found = fetch(azure, subscriptions=chosen)
+        assert len(found.records) == count
+        assert {"hpc", "flex"} <= {record["vmss"].get("name") for record in found.records}
+        assert found.gaps == []
+        assert any(f"scale sets of subscription {ONE}" in note and str(status) in note for note in found.notes)
+
+
+def test_a_set_that_may_not_be_read_again_keeps_what_the_graph_knows() -> None:
+    azure = Direct(subscriptions=[MIXED], stale=2, faults=[{"match": "ScaleSets/hpc/", "status": 403}])
+
+    found = fetch(azure)
+
+    assert len(found.records) == 13
+    assert all(record["private_ipv4_addresses"] for record in found.records)
+    assert any("instances of hpc" in gap for gap in found.gaps)
