@@ -86,6 +86,7 @@ options:
     description:
       - A condition in the language of Resource Graph on the machines, such as V(properties.priority =~ 'Spot').
       - Not with O(source=arm), and there is no falling back to it.
+      - Not with uniform scale sets in AzureChinaCloud, whose Resource Graph does not have their instances.
     type: str
     default: ''
   query:

@@ -191,6 +191,11 @@ class Fetcher:
     def _start_instances(self, scopes: Sequence[Row], uniform: list[Row]) -> dict[str, list[t.Any]]:
         s = self._settings
         if s.cloud.lower() == "azurechinacloud":
+            if s.graph_where:
+                raise ConfigError(
+                    "graph_where cannot pick instances of uniform scale sets in AzureChinaCloud, whose Resource Graph "
+                    "does not have them; use filters or query instead, or leave include_vmss_resource_groups empty"
+                )
             return {"lists": scale_sets.read(self._lists, uniform, self._start)}
         where = graph.conditions({**s.filters, "tags": {} if s.vmss_tags else s.filters.get("tags")}, s.vmss_groups)
         where += [f"({' '.join(s.graph_where.split())})"] if s.graph_where else []
@@ -250,10 +255,13 @@ class Fetcher:
         """Replace what lies below some scale sets by what Resource Manager says, list by list if one is refused."""
         waiting = [(one, answer) for one in chosen for answer in scale_sets.read(self._lists, [one], self._start)]
         answers = [(one, *answer.result()) for one, answer in waiting]
+        known = {str(one["id"]).lower() for one in found.machines}
         for kind in ("machines", "nics", "addresses"):
             read = [(one, rows) for one, about, rows in answers if about == kind and rows is not None]
             kept = scale_sets.without(getattr(found, kind), [one for one, _rows in read])
             found = found._replace(**{kind: kept + _flatten(rows for _one, rows in read)})
+        if self._settings.graph_where:  # which only Resource Graph can decide
+            found = found._replace(machines=[one for one in found.machines if str(one["id"]).lower() in known])
         return found
 
     def _with_true_states(self, found: _Rows, chosen: list[str]) -> _Rows:

@@ -288,6 +288,24 @@ def test_graph_where_narrows_the_query() -> None:
     assert {record["priority"] for record in found.records} == {"Spot"}
 
 
+def test_graph_where_holds_for_sets_that_are_read_again() -> None:
+    azure = Direct(subscriptions=[{**MIXED, "spread": True}])
+
+    found = fetch(azure, graph_where="properties.priority =~ 'Spot'", source="graph", placement_groups=True)
+
+    assert names(found) == ["hpc_4", "vm00004"]
+    assert [record["single_placement_group"] for record in found.records] == [None, False]
+
+
+def test_graph_where_is_refused_where_the_graph_has_no_instances() -> None:
+    azure = Direct(subscriptions=[MIXED])
+    where = {"graph_where": "properties.priority =~ 'Spot'", "source": "graph", "cloud": "AzureChinaCloud"}
+
+    with pytest.raises(ConfigError, match="graph_where cannot pick instances of uniform scale sets in AzureChinaCloud"):
+        fetch(azure, **where)
+    assert names(fetch(azure, **where, vmss_groups=())) == ["vm00004"]
+
+
 def test_management_groups_need_no_subscription() -> None:
     azure = Direct(subscriptions=[MIXED, {"id": TWO, "vms": 2}])
 
