@@ -6,15 +6,16 @@ cd "$(dirname "$0")/.."
 export PATH=$PWD/.venv/bin:$PATH
 say() { printf '\n== %s\n' "$*"; }
 
-# Containers belong to root. Everything else runs as the user who called.
+# Containers belong to root. Everything else runs as the user who called: root has a home of its own, and looks for the key in the user's.
 as_root=()
-[ "$(id -u)" = 0 ] || as_root=(sudo --preserve-env=HOME,PATH,XDG_CACHE_HOME,GPUCLUSTER_LAB,GPUCLUSTER_LAB_NFS,GPUCLUSTER_DEBIAN_MIRROR)
+[ "$(id -u)" = 0 ] || as_root=(sudo --set-home --preserve-env=GPUCLUSTER_LAB,GPUCLUSTER_LAB_NFS,GPUCLUSTER_DEBIAN_MIRROR
+  "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" PYTHONDONTWRITEBYTECODE=1)
 
 up() {
   say "Prepare this machine"
   scripts/setup.sh "${GPUCLUSTER_SETUP:-lab}"
   say "Start control, gpu1 and gpu2 (containers with systemd, Debian 13)"
-  "${as_root[@]}" ansible-playbook playbooks/lab_up.yml
+  "${as_root[@]}" "$PWD/.venv/bin/ansible-playbook" playbooks/lab_up.yml
   say "Make the cluster: ansible-playbook site.yml (the first time it compiles Slurm, about six minutes on two cores)"
   ansible-playbook site.yml
   say "The cluster is ready. GPUs, InfiniBand and NFS are not part of the lab: these are containers on one machine."
@@ -36,7 +37,7 @@ down() {
     echo "There is no lab: .venv is missing." >&2
     return 0
   fi
-  "${as_root[@]}" ansible-playbook playbooks/lab_down.yml
+  "${as_root[@]}" "$PWD/.venv/bin/ansible-playbook" playbooks/lab_down.yml
 }
 
 case ${1:-} in

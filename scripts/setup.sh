@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(mmdebstrap openssh-client podman python3-venv rsync runc)
+packages=(debian-archive-keyring gpg mmdebstrap openssh-client podman python3-venv rsync runc)
 requirements=requirements.txt
 [ "${1:-lab}" = lab ] || requirements=requirements-dev.txt
 

@@ -7,9 +7,10 @@ image=$1 suite=$2 packages=$3 mirror=${4:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The key of the lab is mounted at start; host keys and the machine's identity are made at first boot.
+# The key of the lab is mounted at start, and belongs to whoever made the lab; host keys and the machine's identity are made at first boot.
 cat > "$work/lab.conf" <<'SSHD'
 AuthorizedKeysFile .ssh/authorized_keys /etc/gpucluster-lab.pub
+StrictModes no
 SSHD
 cat > "$work/host-keys.conf" <<'UNIT'
 [Service]

@@ -24,7 +24,8 @@ description:
     C(azure_facts_missing) says what is missing, and a warning says why. O(strict=true) makes that an error.
   - An inventory that cannot be read at all is an error, but Ansible still ends with status 0 unless
     E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set, as in this collection's C(ansible.cfg).
-  - The right that is needed is Reader on each subscription.
+  - The right that is needed is Reader on each subscription. On the resource groups alone it is enough while Resource
+    Graph answers; the lists of Resource Manager are those of whole subscriptions.
 requirements:
   - azure-core and azure-identity on the machine that runs Ansible
   - jmespath for O(query), netaddr for a network in O(ansible_host_from)
@@ -85,6 +86,7 @@ options:
     description:
       - A condition in the language of Resource Graph on the machines, such as V(properties.priority =~ 'Spot').
       - Not with O(source=arm), and there is no falling back to it.
+      - Not with uniform scale sets in AzureChinaCloud, whose Resource Graph does not have their instances.
     type: str
     default: ''
   query:
@@ -157,6 +159,14 @@ options:
     description: The tag that holds the roles.
     type: str
     default: slurm_role
+  slurm_controller_roles:
+    description:
+      - What the first controller does as well if no machine is tagged for it.
+      - A machine that is off counts, so that its part does not move to another one meanwhile.
+    type: list
+    elements: str
+    choices: [database, nfs_server]
+    default: []
   vmss_tags:
     description: Give instances of a scale set the tags of the set, below their own.
     type: bool
@@ -385,6 +395,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._strict = False
         self._jinja_only = False
         self._key_groups: dict[tuple[int, str], str] = {}
+        self._left_to_controller: dict[str, list[str]] = {}
         self._cache_key = ""
 
     def verify_file(self, path: str) -> bool:
@@ -561,7 +572,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             names.check(records[0])
         records = _azure_filters.keep(records, _azure_settings.check_filters(_plain(self.get_option("filters"))))
         records = _azure_filters.select(records, self.get_option("query"))
-        records = self._visible(records, names)
+        records = self._picked(records, names)
+        self._left_to_controller = _azure_slurm.left_to_controller(
+            records, str(self.get_option("slurm_role_tag")), self.get_option("slurm_controller_roles")
+        )
+        records = self._visible(records)
         hostnames = _azure_names.choose(records, lambda one: self._wanted_name(one, names), self.display.warning)
         if self.get_option("slurm_groups"):
             for group in _azure_slurm.GROUPS:
@@ -601,7 +616,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _slurm_groups(self, hostname: str, record: Record) -> list[str]:
         tag = str(self.get_option("slurm_role_tag"))
         try:
-            return _azure_slurm.groups(record["tags"], tag)
+            return _azure_slurm.groups(record["tags"], tag) + self._left_to_controller.get(str(record["id"]), [])
         except _azure_slurm.UnknownRoleError as exc:
             if self.get_option("strict"):
                 raise AzureInventoryError(f"tag {tag} of {hostname}: {exc}") from None
@@ -624,26 +639,30 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 )
         return str(record["default_inventory_hostname"])
 
-    def _visible(self, records: list[Record], names: _azure_hostvars.Names) -> list[Record]:
-        """Return the records that the expressions keep; name those hidden for another reason than being off."""
+    def _picked(self, records: list[Record], names: _azure_hostvars.Names) -> list[Record]:
+        """Return the records that the expressions keep."""
         default = self.get_option("default_host_filters")
         exclude, include = list(self.get_option("exclude_host_filters")), list(self.get_option("include_host_filters"))
-        hidden: dict[str, list[str]] = {}
-        if _azure_filters.uses_default_rules(default):
-            kept = []
-            for record in records:
-                reason = _azure_filters.hidden_by_default(record)
-                if reason is None:
-                    kept.append(record)
-                else:
-                    hidden.setdefault(reason, []).append(record["name"])
-            records = kept
-        else:
+        if not _azure_filters.uses_default_rules(default):
             exclude += default
-        self._tell_hidden(hidden)
         if not exclude and include == [True]:
             return records
         return [one for one in records if self._passes(one, exclude, include, names)]
+
+    def _visible(self, records: list[Record]) -> list[Record]:
+        """Return the records that the default rules keep; name those hidden for another reason than being off."""
+        if not _azure_filters.uses_default_rules(self.get_option("default_host_filters")):
+            return records
+        kept = []
+        hidden: dict[str, list[str]] = {}
+        for record in records:
+            reason = _azure_filters.hidden_by_default(record)
+            if reason is None:
+                kept.append(record)
+            else:
+                hidden.setdefault(reason, []).append(record["name"])
+        self._tell_hidden(hidden)
+        return kept
 
     def _tell_hidden(self, hidden: dict[str, list[str]]) -> None:
         for reason, hosts in hidden.items():

@@ -32,6 +32,7 @@ if t.TYPE_CHECKING:
     Answer = tuple[str, list[Row]]
 
 _ROOTS = ("machines", "scale_sets")
+_SCALE_SETS = graph.query(graph.SCALE_SET, graph.SCALE_SET_COLUMNS)
 _NOT_HERE = (403, 404, 405, 501)  # what a cloud or a caller without Resource Graph answers
 
 
@@ -144,7 +145,7 @@ class Fetcher:
         sets = self._start_sets(chosen, scopes) if s.vmss_groups else []
         machines = self._ask(scopes, graph.query(graph.VM, graph.MACHINE, where), _graph_machine) if s.vm_groups else []
         nics = self._ask(scopes, graph.nic_query(graph.NIC, graph.VM, where), model.flat_nic) if s.vm_groups else []
-        found = _Rows([], [], [], _flatten(self._collect(sets)))
+        found = _Rows([], [], [], _flatten(one.result() for one in sets))
         uniform = scale_sets.wanted(found.scale_sets, s.vmss_groups, s.filters.get("scale_sets", ()))
         more = self._start_instances(scopes, uniform) if uniform else {}
         found.machines.extend(_flatten(one.result() for one in machines))
@@ -164,15 +165,37 @@ class Fetcher:
     def _start_sets(self, chosen: list[str], scopes: Iterable[Row]) -> list[t.Any]:
         """Read the scale sets from Resource Manager, which knows their true capacity, or else from the graph."""
         if chosen and self._settings.verify != "none":
-            return [
-                self._start(f"scale sets of subscription {one}", "scale_sets", self._lists.scale_sets, one)
-                for one in chosen
-            ]
-        return self._ask(scopes, graph.query(graph.SCALE_SET, graph.SCALE_SET_COLUMNS), model.flat_scale_set)
+            return [self._pool.submit(self._sets_of, one) for one in chosen]
+        return self._ask(scopes, _SCALE_SETS, model.flat_scale_set)
+
+    def _sets_of(self, subscription: str) -> list[Row]:
+        """Read the scale sets from Resource Manager; from the graph where that list is refused."""
+        try:
+            return self._lists.scale_sets(subscription)
+        except RequestError as exc:
+            if exc.status not in _NOT_HERE:
+                raise
+            refused = f"scale sets of subscription {subscription}: {exc}"
+        version, scope = self._settings.version("resource_graph"), {"subscriptions": [subscription]}
+        try:
+            found = graph.rows(self._client, version, scope, _SCALE_SETS, model.flat_scale_set)
+        except RequestError as exc:
+            if exc.status not in _NOT_HERE:
+                raise
+            self._gaps.append(refused)
+            return []
+        if found:
+            self._notes.append(f"{refused}; those of Resource Graph are taken")
+        return found
 
     def _start_instances(self, scopes: Sequence[Row], uniform: list[Row]) -> dict[str, list[t.Any]]:
         s = self._settings
         if s.cloud.lower() == "azurechinacloud":
+            if s.graph_where:
+                raise ConfigError(
+                    "graph_where cannot pick instances of uniform scale sets in AzureChinaCloud, whose Resource Graph "
+                    "does not have them; use filters or query instead, or leave include_vmss_resource_groups empty"
+                )
             return {"lists": scale_sets.read(self._lists, uniform, self._start)}
         where = graph.conditions({**s.filters, "tags": {} if s.vmss_tags else s.filters.get("tags")}, s.vmss_groups)
         where += [f"({' '.join(s.graph_where.split())})"] if s.graph_where else []
@@ -229,19 +252,27 @@ class Fetcher:
         return self._with_true_states(found, chosen) if s.verify == "all" else found
 
     def _read_again(self, found: _Rows, chosen: list[Row]) -> _Rows:
-        """Replace everything below some scale sets by what Resource Manager says."""
-        found = found._replace(
-            machines=scale_sets.without(found.machines, chosen),
-            nics=scale_sets.without(found.nics, chosen),
-            addresses=scale_sets.without(found.addresses, chosen),
-        )
-        self._take(found, scale_sets.read(self._lists, chosen, self._start))
+        """Replace what lies below some scale sets by what Resource Manager says, list by list if one is refused."""
+        waiting = [(one, answer) for one in chosen for answer in scale_sets.read(self._lists, [one], self._start)]
+        answers = [(one, *answer.result()) for one, answer in waiting]
+        known = {str(one["id"]).lower() for one in found.machines}
+        for kind in ("machines", "nics", "addresses"):
+            read = [(one, rows) for one, about, rows in answers if about == kind and rows is not None]
+            kept = scale_sets.without(getattr(found, kind), [one for one, _rows in read])
+            found = found._replace(**{kind: kept + _flatten(rows for _one, rows in read)})
+        if self._settings.graph_where:  # which only Resource Graph can decide
+            found = found._replace(machines=[one for one in found.machines if str(one["id"]).lower() in known])
         return found
 
     def _with_true_states(self, found: _Rows, chosen: list[str]) -> _Rows:
+        waiting = [
+            (one, self._start(f"power states of subscription {one}", "", self._lists.power_states, one))
+            for one in chosen
+        ]
+        answers = {one: answer.result()[1] for one, answer in waiting}
         states: dict[str, Row] = {}
-        for one in [self._start(f"power states of {sub}", "", self._lists.power_states, sub) for sub in chosen]:
-            states.update(one.result()[1] or {})
+        for answer in answers.values():
+            states.update(answer or {})
         known = {str(machine["id"]).lower() for machine in found.machines}
         unknown = sorted(set(states) - known) if not (self._settings.filters or self._settings.graph_where) else []
         if unknown:
@@ -251,7 +282,9 @@ class Fetcher:
         kept = [
             {**one, "instanceView": states.get(str(one["id"]).lower(), one["instanceView"])}
             for one in found.machines
-            if str(one["id"]).lower() in states or "/virtualmachinescalesets/" in str(one["id"]).lower() or not states
+            if str(one["id"]).lower() in states
+            or "/virtualmachinescalesets/" in str(one["id"]).lower()
+            or not answers.get(model.part(one["id"], "subscriptions").lower())
         ]
         return found._replace(machines=kept)
 
@@ -276,7 +309,7 @@ class Fetcher:
             waiting.append(
                 self._start(f"public addresses of subscription {one}", "addresses", self._lists.addresses, one)
             )
-        found.scale_sets.extend(_flatten(self._collect(sets)))
+        self._take(found, sets)
         uniform = scale_sets.wanted(found.scale_sets, s.vmss_groups, s.filters.get("scale_sets", ()))
         waiting += scale_sets.read(self._lists, uniform, self._start)
         self._take(found, waiting)
@@ -310,12 +343,6 @@ class Fetcher:
                 return kind, None
 
         return self._pool.submit(call)
-
-    @staticmethod
-    def _collect(waiting: Iterable[t.Any]) -> Iterable[list[Row]]:
-        for one in waiting:
-            answer = one.result()
-            yield (answer[1] or []) if isinstance(answer, tuple) else answer
 
     @staticmethod
     def _take(found: _Rows, waiting: Iterable[t.Any]) -> None:

@@ -7,10 +7,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import typing as t
 
 if t.TYPE_CHECKING:
+    from collections.abc import Iterable
+
     Record = dict[str, t.Any]
 
 # Words of the role tag, and the groups of this collection's playbooks.
@@ -54,6 +57,17 @@ def groups(tags: dict[str, t.Any], role_tag: str) -> list[str]:
         return []
     array = last_part(tags[NODE_ARRAY]).lower()
     return [next((group for word, group in _HEAD_NODES.items() if array.startswith(word)), "slurm_compute")]
+
+
+def left_to_controller(records: Iterable[Record], role_tag: str, roles: Iterable[str]) -> dict[str, list[str]]:
+    """Return the groups of the roles that no machine has, by the id of the first controller."""
+    first: dict[str, str] = {}
+    for record in records:
+        with contextlib.suppress(UnknownRoleError):
+            for group in groups(record["tags"], role_tag):
+                first.setdefault(group, str(record["id"]))
+    controller = first.get("slurm_controller")
+    return {controller: [ROLES[role] for role in roles if ROLES[role] not in first]} if controller else {}
 
 
 def _group(word: str, said: str) -> str:

@@ -13,7 +13,7 @@ run() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 install_packages() {
   local package missing=()
-  for package in e2fsprogs mmdebstrap openssh-client qemu-system-x86 qemu-utils; do
+  for package in debian-archive-keyring e2fsprogs gpg mmdebstrap openssh-client qemu-system-x86 qemu-utils; do
     dpkg-query --show --showformat='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
   done
   [ "${#missing[@]}" -eq 0 ] && return

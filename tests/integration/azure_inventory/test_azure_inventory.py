@@ -180,9 +180,7 @@ def test_a_wrong_secret_and_a_wrong_option_are_said_in_one_line(azure: Azure) ->
     assert "filters has the unknown key 'colour'" in " ".join(wrong_option.err.split())
 
 
-def test_the_example_inventory_works_as_it_is(azure: Azure) -> None:
-    scheduler = {"machine": "vm00000", "path": ["tags"], "value": {"ClusterName": "training", "Name": "scheduler"}}
-    azure.control(subscriptions=[{**MIXED, "changes": [scheduler]}])
+def example(azure: Azure) -> t.Any:
     environment = {
         "AZURE_CLOUD_ENVIRONMENT": azure.url,
         "AZURE_DISABLE_INSTANCE_DISCOVERY": "true",
@@ -191,16 +189,38 @@ def test_the_example_inventory_works_as_it_is(azure: Azure) -> None:
         "AZURE_CLIENT_SECRET": SECRET,
         "AZURE_SUBSCRIPTION_ID": SUBSCRIPTION,
     }
+    return azure.inventory(ROOT / "inventories" / "azure", "--flush-cache", environment=environment)
 
-    run = azure.inventory(ROOT / "inventories" / "azure", environment=environment)
+
+def test_the_example_inventory_works_as_it_is(azure: Azure) -> None:
+    scheduler = {"machine": "vm00000", "path": ["tags"], "value": {"ClusterName": "training", "Name": "scheduler"}}
+    azure.control(subscriptions=[{**MIXED, "changes": [scheduler]}])
+
+    run = example(azure)
 
     assert run.rc == 0, run.err
     groups = run.listed
     assert groups["slurm_controller"]["hosts"] == ["vm00000"]
-    assert groups["slurm_database"]["children"] == groups["nfs_server"]["children"] == ["slurm_controller"]
+    assert groups["slurm_database"]["hosts"] == groups["nfs_server"]["hosts"] == ["vm00000"]
+    assert groups["nfs_client"]["children"] == ["slurm_login", "slurm_compute"]
     assert set(groups["nodearray_hpc"]["hosts"]) == {f"hpc00000{n}" for n in range(3)}
     assert run.hosts["hpc000001"]["azure_vm_size"] == "Standard_ND96isr_H100_v5"
     assert run.hosts["hpc000001"]["gpucluster_vm_size"] == "{{ azure_vm_size }}"
+
+
+def test_the_example_has_one_database_and_one_server_beside_two_controllers(azure: Azure) -> None:
+    second = {"machine": "vm00001", "path": ["tags"], "value": {"slurm_role": "controller,nfs_client"}}
+    database = {"machine": "vm00002", "path": ["tags"], "value": {"slurm_role": "database"}}
+
+    azure.control(subscriptions=[{**MIXED, "changes": [second]}])
+    untagged = example(azure).listed
+    azure.control(subscriptions=[{**MIXED, "changes": [second, database]}])
+    tagged = example(azure).listed
+
+    assert untagged["slurm_controller"]["hosts"] == tagged["slurm_controller"]["hosts"] == ["vm00000", "vm00001"]
+    assert untagged["slurm_database"] == untagged["nfs_server"] == tagged["nfs_server"] == {"hosts": ["vm00000"]}
+    assert tagged["slurm_database"] == {"hosts": ["vm00002"]}
+    assert "vm00001" in tagged["nfs_client"]["hosts"]
 
 
 def test_the_cli_signs_in_and_names_the_subscription(azure: Azure) -> None:

@@ -128,6 +128,27 @@ def test_the_empty_groups_of_the_playbooks_are_there() -> None:
     assert "slurm_controller" not in run([], slurm_groups=False)[0].groups
 
 
+def test_the_first_controller_takes_what_no_machine_is_tagged_for() -> None:
+    off = {"instanceView": {"statuses": [{"code": "PowerState/deallocated"}]}}
+    controllers = [machine("a", {"slurm_role": "controller"}), machine("b", {"slurm_role": "controller"})]
+    roles = {"slurm_controller_roles": ["database", "nfs_server"]}
+
+    alone, _warnings = run(controllers, **roles)
+    tagged, _warnings = run([*controllers, machine("c", {"slurm_role": "database"})], **roles)
+    database_off, _warnings = run([*controllers, machine("c", {"slurm_role": "database"}, **off)], **roles)
+    controller_off, _warnings = run([machine("a", {"slurm_role": "controller"}, **off), controllers[1]], **roles)
+    foreign, _warnings = run(
+        [*controllers, machine("c", {"slurm_role": "database"})], exclude_host_filters=["name == 'c'"], **roles
+    )
+
+    assert members(alone, "slurm_database") == members(alone, "nfs_server") == ["a"]
+    assert members(tagged, "slurm_database") == ["c"]
+    assert members(tagged, "nfs_server") == ["a"]
+    assert members(database_off, "slurm_database") == members(controller_off, "slurm_database") == []
+    assert members(foreign, "slurm_database") == ["a"]
+    assert members(run(controllers)[0], "slurm_database") == []
+
+
 def test_keyed_groups_keep_their_meaning_when_a_value_comes_again() -> None:
     keyed = [
         {"key": "tags.a", "prefix": "p", "separator": "-"},

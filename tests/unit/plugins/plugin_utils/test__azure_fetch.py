@@ -288,6 +288,24 @@ def test_graph_where_narrows_the_query() -> None:
     assert {record["priority"] for record in found.records} == {"Spot"}
 
 
+def test_graph_where_holds_for_sets_that_are_read_again() -> None:
+    azure = Direct(subscriptions=[{**MIXED, "spread": True}])
+
+    found = fetch(azure, graph_where="properties.priority =~ 'Spot'", source="graph", placement_groups=True)
+
+    assert names(found) == ["hpc_4", "vm00004"]
+    assert [record["single_placement_group"] for record in found.records] == [None, False]
+
+
+def test_graph_where_is_refused_where_the_graph_has_no_instances() -> None:
+    azure = Direct(subscriptions=[MIXED])
+    where = {"graph_where": "properties.priority =~ 'Spot'", "source": "graph", "cloud": "AzureChinaCloud"}
+
+    with pytest.raises(ConfigError, match="graph_where cannot pick instances of uniform scale sets in AzureChinaCloud"):
+        fetch(azure, **where)
+    assert names(fetch(azure, **where, vmss_groups=())) == ["vm00004"]
+
+
 def test_management_groups_need_no_subscription() -> None:
     azure = Direct(subscriptions=[MIXED, {"id": TWO, "vms": 2}])
 
@@ -315,3 +333,49 @@ def test_verify_all_takes_the_power_state_from_resource_manager() -> None:
 
     assert {record["name"] for record in found.records if record["powerstate"] == "deallocated"} == {"vm00002"}
     assert any("statusOnly=true" in line for line in azure.state.log)
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_verify_all_keeps_the_machines_of_a_subscription_whose_power_states_are_refused(status: int) -> None:
+    azure = Direct(
+        subscriptions=[MIXED, {"id": TWO, "group": "two-rg", "vms": 2}],
+        faults=[{"match": f"{TWO}.*statusOnly", "status": status}],
+    )
+
+    found = fetch(azure, subscriptions=(ONE, TWO), verify="all")
+
+    assert len(found.records) == 17
+    assert any(f"power states of subscription {TWO}" in gap for gap in found.gaps)
+
+
+def test_verify_all_drops_a_machine_that_resource_manager_does_not_have() -> None:
+    azure = Direct(subscriptions=[MIXED, {"id": TWO, "group": "two-rg", "vms": 2}])
+    azure.state.tables(None)
+    azure.state.subscriptions[0].machines.pop(0)
+
+    assert "vm00000" not in names(fetch(azure, verify="all"))
+
+
+@pytest.mark.parametrize("status", [403, 404, 405])
+def test_scale_sets_that_the_list_refuses_come_from_the_graph(status: int) -> None:
+    azure = Direct(
+        subscriptions=[MIXED, {"id": TWO, "group": "two-rg", "uniform": [["two", 2]]}],
+        faults=[{"match": f"{ONE}/.*virtualMachineScaleSets\\?", "status": status}],
+    )
+
+    for chosen, count in (((ONE,), 15), ((ONE, TWO), 17)):
+        found = fetch(azure, subscriptions=chosen)
+        assert len(found.records) == count
+        assert {"hpc", "flex"} <= {record["vmss"].get("name") for record in found.records}
+        assert found.gaps == []
+        assert any(f"scale sets of subscription {ONE}" in note and str(status) in note for note in found.notes)
+
+
+def test_a_set_that_may_not_be_read_again_keeps_what_the_graph_knows() -> None:
+    azure = Direct(subscriptions=[MIXED], stale=2, faults=[{"match": "ScaleSets/hpc/", "status": 403}])
+
+    found = fetch(azure)
+
+    assert len(found.records) == 13
+    assert all(record["private_ipv4_addresses"] for record in found.records)
+    assert any("instances of hpc" in gap for gap in found.gaps)

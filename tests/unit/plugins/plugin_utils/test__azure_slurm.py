@@ -39,6 +39,20 @@ def test_an_unknown_role_is_named_with_those_that_are_allowed() -> None:
         slurm.groups({"part": "chief"}, "part")
 
 
+def test_the_first_controller_takes_the_roles_that_no_machine_has() -> None:
+    def given(*roles: str) -> list[dict[str, t.Any]]:
+        return [{"id": f"/{number}", "tags": {"slurm_role": role}} for number, role in enumerate(roles)]
+
+    wanted = ["database", "nfs_server"]
+    both = ["slurm_database", "nfs_server"]
+
+    assert slurm.left_to_controller(given("compute", "controller"), "slurm_role", wanted) == {"/1": both}
+    assert slurm.left_to_controller(given("controller", "controller"), "slurm_role", wanted) == {"/0": both}
+    assert slurm.left_to_controller(given("controller", "database"), "slurm_role", wanted) == {"/0": ["nfs_server"]}
+    assert slurm.left_to_controller(given("controller,nfs_server", "chief"), "slurm_role", ["nfs_server"]) == {"/0": []}
+    assert slurm.left_to_controller(given("compute"), "slurm_role", wanted) == {}
+
+
 @pytest.mark.parametrize(
     ("tags", "cluster", "array"),
     [
