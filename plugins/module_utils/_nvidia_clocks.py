@@ -47,11 +47,11 @@ def apply(smi: NvidiaSmi, wanted: Wanted, record: Record, check_mode: bool, tole
     """Bring every chosen GPU to the wanted clocks and return the module's result."""
     report = smi.read()
     locks = _nvidia_record.load(record.path, record.stamps)
-    plans = _nvidia_plan.make(report, locks, wanted)
-    problems: Problems = {}
+    plans = _nvidia_plan.make(report, locks, wanted, tolerant)
+    problems: Problems = {(str(plan.gpu["uuid"]), lack.setting): lack.text for plan in plans for lack in plan.missing}
     if not check_mode and any(plan.changes for plan in plans):
         _forget(record, locks, plans)
-        problems = _act(smi, plans)
+        problems.update(_act(smi, plans))
         after = smi.read()
         problems.update(_unproven(plans, after, problems))
         _keep(record, locks, plans, problems, after)
@@ -254,7 +254,7 @@ def _lock_warnings(plan: Plan) -> list[str]:
     """Say what the record cannot promise: locks without persistence, and a busy GPU that runs outside its lock."""
     name = label(plan.gpu)
     persistent = plan.gpu["persistence"] or any(change.setting == "persistence" for change in plan.changes)
-    if plan.method == "locked" and not persistent:
+    if plan.method == "locked" and plan.lock and not persistent:
         return [f"{name}: persistence mode is off, so locked clocks end with the last client; set persistence=true"]
     running = plan.gpu["clocks_mhz"]["current"]["sm"]
     busy = (plan.gpu["utilization_percent"]["gpu"] or 0) >= BUSY

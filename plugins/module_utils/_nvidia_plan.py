@@ -11,7 +11,13 @@ import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nvidia_wanted
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_record import Lock
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_wanted import Clocks, Refused, Wanted, label
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_wanted import (
+    Clocks,
+    Refused,
+    Unsupported,
+    Wanted,
+    label,
+)
 
 if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_report import Gpu, Report
@@ -38,10 +44,11 @@ class Plan(t.NamedTuple):
     target: str
     changes: list[Change]
     lock: Lock | None
+    missing: t.Sequence[Unsupported] = ()
 
 
-def make(report: Report, locks: dict[str, Lock], wanted: Wanted) -> list[Plan]:
-    """Return a plan for each GPU, or refuse with everything that is wrong about the wish."""
+def make(report: Report, locks: dict[str, Lock], wanted: Wanted, tolerant: bool = False) -> list[Plan]:
+    """Return a plan for each GPU, or refuse with all that is wrong; what a GPU lacks may be left out instead."""
     _nvidia_wanted.check(wanted)
     plans, refused = [], []
     for gpu in _nvidia_wanted.select(report, wanted.gpus):
@@ -49,6 +56,8 @@ def make(report: Report, locks: dict[str, Lock], wanted: Wanted) -> list[Plan]:
             plans.append(_plan(gpu, locks.get(str(gpu["uuid"])), wanted, report.driver_version))
         except Refused as exc:
             refused += exc.lines
+    if not tolerant:
+        refused += [line for plan in plans for lack in plan.missing for line in lack.lines]
     if refused:
         raise Refused(refused)
     return plans
@@ -57,28 +66,45 @@ def make(report: Report, locks: dict[str, Lock], wanted: Wanted) -> list[Plan]:
 def _plan(gpu: Gpu, lock: Lock | None, wanted: Wanted, driver: str | None) -> Plan:
     if gpu["faults"]:
         raise Refused([f"{label(gpu)}: cannot be set in this state: {', '.join(gpu['faults'])}"])
-    changes = [*_persistence(gpu, wanted), *_power(gpu, wanted)]
+    changes: list[Change] = []
+    missing: list[Unsupported] = []
+    for setting in (_persistence, _power):
+        try:
+            changes += setting(gpu, wanted)
+        except Unsupported as exc:
+            missing.append(exc)
     known = lock if gpu["persistence"] else None  # without persistence every lock ended with the last client
-    method = _nvidia_wanted.method(gpu, wanted, driver)
+    plan = Plan(gpu, wanted.method, "no clocks asked for", changes, known, missing)
+    try:
+        plan = plan._replace(method=_nvidia_wanted.method(gpu, wanted, driver))
+        return _clocks(plan, wanted)
+    except Unsupported as exc:
+        return plan._replace(missing=[*missing, exc])
+
+
+def _clocks(plan: Plan, wanted: Wanted) -> Plan:
+    """Return the plan with what has to happen to the clocks."""
+    gpu, known = plan.gpu, plan.lock
     if wanted.state == "default":
-        return _default(Plan(gpu, method, "default", changes, known), wanted)
+        return _default(plan._replace(target="default"), wanted)
     pair = _nvidia_wanted.clocks(gpu, wanted)
     if pair is None:
-        return Plan(gpu, method, "no clocks asked for", changes, known)
-    if method == "application":
+        return plan
+    after: Lock | None
+    if plan.method == "application":
         more, after = _application(gpu, pair, known, wanted)
     else:
         refused = known.refused if known and not wanted.force else ()
         after = Lock((wanted.graphics_min or pair.graphics, pair.graphics), _memory_lock(gpu, pair)).without(*refused)
         more = _locking(known, after, wanted)
-    return Plan(gpu, method, str(pair), [*changes, *more], after)
+    return plan._replace(target=str(pair), changes=[*plan.changes, *more], lock=after)
 
 
 def _persistence(gpu: Gpu, wanted: Wanted) -> list[Change]:
     if wanted.persistence is None or gpu["persistence"] is wanted.persistence:
         return []
     if gpu["persistence"] is None:
-        raise Refused([f"{label(gpu)}: persistence mode is not supported by this GPU or driver"])
+        raise Unsupported(gpu, "persistence", "persistence mode is", " or driver")
     return [Change("persistence", gpu["persistence"], wanted.persistence, "-pm", str(int(wanted.persistence)))]
 
 

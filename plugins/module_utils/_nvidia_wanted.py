@@ -15,12 +15,24 @@ if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_report import Gpu, Report
 
 
+CLOCKS = "clocks"
+
+
 class Refused(Exception):  # noqa: N818 - it is an answer to the user
     """The wish cannot be fulfilled; each line says what was found and what is allowed."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__("; ".join(lines))
         self.lines = lines
+
+
+class Unsupported(Refused):
+    """A GPU does not have what is to be set; its other settings are none the worse for it."""
+
+    def __init__(self, gpu: Gpu, setting: str, subject: str, detail: str = "") -> None:
+        self.setting = setting
+        self.text = f"not supported by this GPU{detail}"
+        super().__init__([f"{label(gpu)}: {subject} {self.text}"])
 
 
 class Wanted(t.NamedTuple):
@@ -101,7 +113,7 @@ def method(gpu: Gpu, wanted: Wanted, driver: str | None) -> str:
                 "driver 590); set method to auto or locked"
             ]
         )
-    raise Refused([f"{label(gpu)}: application clocks are not supported by this GPU; set method to auto or locked"])
+    raise Unsupported(gpu, CLOCKS, "application clocks are", "; set method to auto or locked")
 
 
 def clocks(gpu: Gpu, wanted: Wanted) -> Clocks | None:
@@ -112,7 +124,7 @@ def clocks(gpu: Gpu, wanted: Wanted) -> Clocks | None:
         return None
     supported = {memory: steps for memory, steps in gpu["supported_clocks_mhz"].items() if steps}
     if not supported:
-        raise Refused([f"{label(gpu)}: setting clocks is not supported by this GPU (it lists no supported clocks)"])
+        raise Unsupported(gpu, CLOCKS, "setting clocks is", " (it lists no supported clocks)")
     memory = wanted.memory if wanted.memory is not None else _memory_for(supported, wanted.graphics)
     if memory not in supported:
         raise Refused([f"{label(gpu)}: memory {memory} MHz is not supported; nearest: {_nearest(supported, memory)}"])
@@ -129,7 +141,7 @@ def clocks(gpu: Gpu, wanted: Wanted) -> Clocks | None:
 def _best(gpu: Gpu) -> Clocks:
     best = gpu["best_clocks_mhz"]
     if not best:
-        raise Refused([f"{label(gpu)}: setting clocks is not supported by this GPU (it lists no supported clocks)"])
+        raise Unsupported(gpu, CLOCKS, "setting clocks is", " (it lists no supported clocks)")
     return Clocks(best["memory"], best["graphics"])
 
 
@@ -149,7 +161,7 @@ def power(gpu: Gpu, wanted: Wanted) -> float | None:
         return None
     low, high = gpu["power_w"]["min_limit"], gpu["power_w"]["max_limit"]
     if low is None or high is None or gpu["power_w"]["limit"] is None:
-        raise Refused([f"{label(gpu)}: setting a power limit is not supported by this GPU (it reports none)"])
+        raise Unsupported(gpu, "power_limit_w", "setting a power limit is", " (it reports none)")
     named = {"default": gpu["power_w"]["default_limit"], "max": high}
     watts = named.get(wanted.power_limit, values.number(wanted.power_limit))
     if watts is None or not low <= watts <= high:

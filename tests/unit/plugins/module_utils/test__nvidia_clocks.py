@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from pathlib import Path
 
@@ -221,6 +222,69 @@ def test_not_supported_with_exit_0_is_told_and_is_no_change(
 
     assert not second["changed"]
     assert any("not supported by this GPU" in line for line in [*second["warnings"], second["gpus"][0]["msg"]])
+
+
+VIRTUAL = {
+    "clocks.applications.graphics": "[N/A]",
+    "clocks.applications.memory": "[N/A]",
+    "persistence_mode": "[N/A]",
+    "power.limit": "[N/A]",
+    "power.min_limit": "[N/A]",
+    "power.max_limit": "[N/A]",
+}
+
+
+class VirtualSmi(SimulatedSmi):
+    """The first GPU is a virtual one, which says N/A to all that its host decides."""
+
+    def __call__(self, args: Sequence[str]) -> tuple[int, str, str]:
+        code, text, error = super().__call__(args)
+        clocks = re.compile("(?<=<supported_clocks>).*?(?=</supported_clocks>)", re.DOTALL)
+        return code, clocks.sub("N/A", text, count=1), error
+
+
+@pytest.mark.parametrize(
+    ("wanted", "setting", "text"),
+    [
+        (Wanted(), "clocks", "setting clocks is not supported by this GPU (it lists no supported clocks)"),
+        (Wanted(method="application"), "clocks", "application clocks are not supported by this GPU; set method"),
+        (Wanted(state="set", graphics=1410), "clocks", "setting clocks is not supported by this GPU"),
+        (Wanted(state="set", power_limit="300"), "power_limit_w", "setting a power limit is not supported by this GPU"),
+        (Wanted(state="set", persistence=False), "persistence", "persistence mode is not supported by this GPU or"),
+    ],
+)
+def test_what_a_gpu_does_not_have_is_left_out_where_that_is_tolerated(
+    tmp_path: Path, wanted: Wanted, setting: str, text: str
+) -> None:
+    bench = Bench(tmp_path, **A100, values={"0": VIRTUAL})
+    bench.smi = VirtualSmi(**bench.smi.config)
+    uuids = ["GPU-0a000000-0000-4000-8000-000000000000", "GPU-0a000000-0000-4000-8000-000000000001"]
+
+    with pytest.raises(Refused, match=re.escape(f"GPU 0 (0000:00:06.0): {text}")):
+        bench.run(wanted)
+    assert bench.smi.writes == []
+    foretold = bench.run(wanted, check_mode=True, tolerant=True)
+    first, second = bench.run(wanted, tolerant=True), bench.run(wanted, tolerant=True)
+
+    assert [gpu["changed"] for gpu in foretold["gpus"]] == [gpu["changed"] for gpu in first["gpus"]] == [False, True]
+    assert not bench.smi.state.get(uuids[0])
+    assert bench.smi.state[uuids[1]]
+    assert not second["changed"]
+    for result in (foretold, first, second):
+        (warning,) = result["warnings"]
+        assert warning.startswith(f"GPU 0 (0000:00:06.0): {setting}: not supported by this GPU")
+        assert result["gpus"][0]["msg"].startswith(f"{setting}: not supported by this GPU")
+
+
+def test_a_gpu_without_clocks_still_gets_its_power_limit(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, **A100)
+    bench.smi = VirtualSmi(**bench.smi.config)
+
+    result = bench.run(Wanted(power_limit="300", persistence=True), tolerant=True)
+
+    assert result["gpus"][0]["after"] == {"power_limit_w": 300.0}
+    assert bench.smi.state["GPU-0a000000-0000-4000-8000-000000000000"] == {"power": 300.0}
+    assert any("clocks: not supported" in line for line in result["warnings"])
 
 
 @pytest.mark.parametrize("config", [A100, H200_610])

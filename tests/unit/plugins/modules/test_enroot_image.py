@@ -104,6 +104,17 @@ def test_a_damaged_source_is_not_copied(tmp_path: Path) -> None:
     assert not (tmp_path / "copy.sqsh").exists()
 
 
+def test_the_shared_file_itself_is_not_copied(tmp_path: Path) -> None:
+    shared = str(tmp_path / "shared.sqsh")
+    bring(Module(tmp_path, path=shared, image=NAME))
+
+    assert not bring(Module(tmp_path, path=shared, source=shared))
+    assert not bring(Module(tmp_path, path=shared, source=shared, verify=True))
+    Path(shared).write_bytes(b"x" * Path(shared).stat().st_size)
+    with pytest.raises(images.ImageError, match="It is damaged"):
+        bring(Module(tmp_path, path=shared, source=shared, verify=True))
+
+
 def test_a_source_without_a_record_is_refused(tmp_path: Path) -> None:
     (tmp_path / "shared.sqsh").write_bytes(b"")
 
