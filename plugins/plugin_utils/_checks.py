@@ -110,23 +110,46 @@ def bandwidth(
     return found
 
 
-def isolation(verdict: t.Mapping[str, t.Any], unit: str = "GB/s") -> list[Check]:
-    """Return the checks that name the culprit."""
+def isolation(verdict: t.Mapping[str, t.Any], failed: t.Collection[frozenset[str]], unit: str = "GB/s") -> list[Check]:
+    """Return the checks that name the culprit; who explains none of the groups that O(failed) is worth a warning."""
+    good = set(verdict["good"])
+
+    def status(culprits: t.Collection[str], group: t.Collection[str] = ()) -> str:
+        proofs = [other for other in failed if other - good == set(culprits) and other >= set(group)]
+        return FAIL if proofs else WARN
+
     found = []
     for item in verdict["bad"]:
         text = f"holds every group back: {_evidence(item, unit)}"
         found.append(
-            check("isolation.node", "isolation", FAIL, text, item["name"], measured=item["measured"], unit=unit)
+            check(
+                "isolation.node",
+                "isolation",
+                status([item["name"]]),
+                text,
+                item["name"],
+                measured=item["measured"],
+                unit=unit,
+            )
         )
     for item in verdict["links"]:
         text = f"the path between {item['name']} is slow, both are well with others: {_evidence(item, unit)}"
-        found.append(check("isolation.link", "isolation", FAIL, text, measured=item["measured"], unit=unit))
+        level = status([], item["nodes"])
+        found.append(check("isolation.link", "isolation", level, text, measured=item["measured"], unit=unit))
     for group in verdict["shared"]:
         text = f"{len(group)} nodes fall short together although each is well: {', '.join(group[:8])}"
-        found.append(check("isolation.shared", "isolation", FAIL, text))
-    for group in verdict["undecided"]:
-        text = f"at least one of {', '.join(group[:8])} is slow; to say more takes a node that is known to be good"
-        found.append(check("isolation.node", "isolation", FAIL, text))
+        found.append(check("isolation.shared", "isolation", status([], group), text))
+    undecided = [
+        (
+            status(group),
+            f"at least one of {', '.join(group[:8])} is slow; to say more takes a node that is known to be good",
+        )
+        for group in verdict["undecided"]
+    ]
+    if len(undecided) > 1 and not good:
+        level = FAIL if FAIL in (level for level, _text in undecided) else WARN
+        undecided = [(level, f"none of {len(undecided)} groups is good, so no node can be told from the others")]
+    found += [check("isolation.node", "isolation", level, text) for level, text in undecided]
     if not found:
         found.append(
             check("isolation.node", "isolation", PASS, f"no node or path is slow ({verdict['jobs']} measurements)")

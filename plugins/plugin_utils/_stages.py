@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import statistics
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _checks, _isolation, _node_tests, _shortfalls
@@ -189,7 +190,7 @@ def _nccl(raw: Raw) -> Stage:
             curves += [_curve(result, check) for result, check in zip(results, found)]
     outcome = raw.get("isolation")
     if outcome:
-        checks += _checks.isolation(outcome)
+        checks += _checks.isolation(outcome, _failed(raw, limits))
     pairs = [result for result in [*(raw.get("pair") or []), *(raw.get("search") or [])] if len(result["nodes"]) == 2]
     return {
         "checks": checks,
@@ -229,6 +230,21 @@ def _settled(kind: str, raw: Raw) -> list[dict[str, t.Any]]:
     return [
         {**sorted(same, key=_level)[len(same) // 2], "samples": [result["busbw"] for result in same]}
         for same in found.values()
+    ]
+
+
+def _failed(raw: Raw, limits: t.Mapping[str, t.Mapping[str, float]]) -> list[frozenset[str]]:
+    """Return the groups that failed, or were below what fails; the search also goes after what is worth a warning."""
+    seen: dict[frozenset[str], list[float]] = {}
+    for kind in ("pair", "all", "search"):
+        for result in raw.get(kind) or []:
+            if _first(result, raw):
+                seen.setdefault(frozenset(result["nodes"]), []).append(_level(result))
+    levels = {group: statistics.median_high(values) for group, values in seen.items()}
+    return [
+        group
+        for group, level in levels.items()
+        if not level or level < limits["pair" if len(group) == 2 else "all"].get("fail", 0.0)
     ]
 
 

@@ -159,6 +159,50 @@ def test_a_slow_node_of_four_is_named_with_and_without_thresholds(thresholds: di
     assert sum(curve["bad"] for curve in stage["curves"]) == 4
 
 
+H100 = {"pair": {"expected": 450, "warn": 400, "fail": 300}, "all": {"expected": 450, "warn": 400, "fail": 300}}
+
+
+def level(raw: dict[str, t.Any], value: t.Callable[[t.Sequence[str]], float]) -> dict[str, t.Any]:
+    games = [pair for games in _isolation.tournament(NODES) for pair in games]
+    raw = {**raw, "nodes": NODES, "pair": [result(pair, value(pair)) for pair in games], "search": []}
+    raw["all"] = [result(NODES, value(NODES))]
+    while groups := _stages.isolate(raw)["next"]:
+        raw["search"] += [result(group, value(group)) for group in groups]
+    return _stages.build("nccl", {**raw, "isolation": _stages.isolate(raw)["verdict"]})
+
+
+def test_what_is_worth_a_warning_fails_no_run() -> None:
+    stage = level({"thresholds": H100}, lambda group: 390.0)
+    found = [item for item in stage["checks"] if item["check"].startswith("isolation")]
+
+    assert {status for _check, _node, status in bad(stage)} == {"warn"}
+    assert [item["message"] for item in found] == ["none of 6 groups is good, so no node can be told from the others"]
+
+
+@pytest.mark.parametrize(("slow", "status"), [(390.0, "warn"), (290.0, "fail")])
+def test_a_node_that_is_slower_than_it_should_be_is_named_even_if_it_does_not_fail(slow: float, status: str) -> None:
+    stage = level({"thresholds": H100}, lambda group: slow if "gpu3" in group else 450.0)
+
+    assert [item[1:] for item in bad(stage) if item[0] == "isolation.node"] == [("gpu3", status)]
+    assert {item[2] for item in bad(stage)} == {status}
+
+
+@pytest.mark.parametrize(("slow", "status"), [(390.0, "warn"), (290.0, "fail")])
+def test_a_path_and_a_fabric_that_are_slow_fail_only_below_what_fails(slow: float, status: str) -> None:
+    path = level({"thresholds": H100}, lambda group: slow if {"gpu1", "gpu2"} <= set(group) else 450.0)
+    fabric = level({"thresholds": H100}, lambda group: slow if len(group) > 2 else 450.0)
+
+    assert {item[2] for item in bad(path) | bad(fabric)} == {status}
+    assert ("isolation.link", None, status) in bad(path)
+    assert ("isolation.shared", None, status) in bad(fabric)
+
+
+def test_a_job_that_hung_in_the_search_is_no_warning() -> None:
+    stage = level({"thresholds": {"pair": {"warn": 400}}}, lambda group: 0.0 if "gpu3" in group else 450.0)
+
+    assert ("isolation.node", "gpu3", "fail") in bad(stage)
+
+
 def test_a_good_cluster_needs_no_search() -> None:
     raw = {"nodes": NODES, "pair": pairs("none"), "all": [result(NODES, 185.0)]}
 
