@@ -110,6 +110,14 @@ def bandwidth(
     return found
 
 
+def unjudged(item: Check) -> Check:
+    """Return a check that has passed only for want of a limit, and of others to be compared with, as one not run."""
+    if item["status"] != PASS:
+        return item
+    text = f"{item['group']}: {item['measured']:.4g} {item['unit']}, but no limit is known and nothing to compare with"
+    return {**item, "status": NOT_RUN, "message": text}
+
+
 def isolation(verdict: t.Mapping[str, t.Any], failed: t.Collection[frozenset[str]], unit: str = "GB/s") -> list[Check]:
     """Return the checks that name the culprit; who explains none of the groups that O(failed) is worth a warning."""
     good = set(verdict["good"])
@@ -317,6 +325,7 @@ def memcpy(
         item = short.get(node)
         usual = statistics.median(v for v in measured[node].values() if v is not None) if value is not None else None
         text = item.message if item else f"slowest of {len(measured[node])} GPUs; median {usual:.4g}"
+        text += "" if item or threshold else "; no limit is known"
         found.append(
             check(
                 name,

@@ -179,6 +179,7 @@ def _memcpy(raw: Raw) -> list[_checks.Check]:
 def _nccl(raw: Raw) -> Stage:
     """Return the checks of bandwidth, the curves, the map of pairs and the outcome of the search."""
     limits = minimums(raw)
+    unlimited, mpi = _unlimited(raw), raw.get("program") == "mpi"
     checks, curves = [], []
     for kind, title in _TITLES.items():
         settled = _settled(kind, raw)
@@ -186,8 +187,13 @@ def _nccl(raw: Raw) -> Stage:
             results = [result for result in settled if result["collective"] == collective]
             threshold = _threshold(results[0], raw, limits[kind])
             found = _checks.bandwidth(results, f"nccl.{kind}", title, threshold=threshold)
+            if kind in unlimited and len(results) == 1 and not mpi:
+                found = [_checks.unjudged(item) for item in found]
             checks += found
             curves += [_curve(result, check) for result, check in zip(results, found)]
+    # Between CPUs nothing is claimed that would take a limit; a note is enough.
+    if unlimited and not mpi:
+        checks.append(_checks.check("nccl.limits", "limits", _checks.WARN, _relative(unlimited)))
     outcome = raw.get("isolation")
     if outcome:
         checks += _checks.isolation(outcome, _failed(raw, limits))
@@ -199,8 +205,25 @@ def _nccl(raw: Raw) -> Stage:
         "isolation": outcome,
         "program": raw.get("program"),
         "versions_used": _used(raw),
-        "notes": [raw["note"]] if raw.get("note") else [],
+        "notes": [*filter(None, [_relative(unlimited) if mpi else "", raw.get("note")])],
     }
+
+
+def _unlimited(raw: Raw) -> list[str]:
+    """Return the kinds that were measured without a limit of their own; those of all nodes follow from the pairs."""
+    given = raw.get("thresholds") or {}
+    return [
+        kind
+        for kind in ("node", "pair")
+        if any(result["busbw"] for result in raw.get(kind) or [])
+        and not (given.get(kind) and _least(_shortfalls.levels(kind, given[kind])))
+    ]
+
+
+def _relative(kinds: t.Sequence[str]) -> str:
+    """Return what to say about kinds without a limit, if there are any."""
+    titles = " and ".join(_TITLES[kind].rstrip(",") for kind in kinds)
+    return f"no limit is known for the bandwidth {titles}: figures are only compared with each other" if kinds else ""
 
 
 def _used(raw: Raw) -> dict[str, str]:
@@ -280,7 +303,7 @@ def _curve(result: Raw, check: _checks.Check) -> dict[str, t.Any]:
         "title": check["title"],
         "name": check["group"],
         "rows": list(result["rows"]),
-        "bad": check["status"] != _checks.PASS,
+        "bad": check["status"] in (_checks.WARN, _checks.FAIL),
         "expected": check["expected"],
     }
 

@@ -37,8 +37,8 @@ DOUBT = check("preflight.clock", "clock", "warn", "nobody knows", "gpu1")
         ([GOOD, SKIPPED], "pass", "all 1 checks passed on 3 nodes; 1 check not run"),
         ([GOOD, DOUBT], "warn", "1 warning"),
         ([GOOD, BAD], "fail", "1 of 2 checks failed, on gpu2"),
-        ([SKIPPED], "fail", "not run"),
-        ([], "fail", ""),
+        ([SKIPPED], "fail", "nothing was proved; 1 check not run"),
+        ([], "fail", "nothing was proved"),
     ],
 )
 def test_verdict(checks: list[dict[str, t.Any]], verdict: str, words: str) -> None:

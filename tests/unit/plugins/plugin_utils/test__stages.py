@@ -134,6 +134,10 @@ def test_the_slowest_gpu_of_a_node_counts() -> None:
     assert found["node.host_to_device"]["status"] == "fail"
     assert found["node.host_to_device"]["measured"] == 13.9
     assert found["node.device_to_host"]["status"] == "fail"  # no figure is no pass
+    unlimited = _stages.build("node", {"nvbandwidth": raw["nvbandwidth"]})["checks"]
+    assert [item["message"] for item in unlimited if item["status"] == "pass"] == [
+        "slowest of 2 GPUs; median 34.75; no limit is known"
+    ]
 
 
 def pairs(slow: str, good: float = 190.0) -> list[dict[str, t.Any]]:
@@ -207,7 +211,43 @@ def test_a_good_cluster_needs_no_search() -> None:
     raw = {"nodes": NODES, "pair": pairs("none"), "all": [result(NODES, 185.0)]}
 
     assert _stages.isolate(raw) == {"again": {}, "next": [], "verdict": None}
-    assert not bad(_stages.build("nccl", {**raw, "isolation": None}))
+    assert not bad(_stages.build("nccl", {**raw, "isolation": None, "thresholds": {"pair": 170, "all": 120}}))
+
+
+def test_without_a_limit_a_good_comparison_is_a_warning() -> None:
+    raw = {"nodes": NODES, "node": [result([name], 5.0) for name in NODES], "pair": pairs("none", good=5.0)}
+    limits = {item["check"]: item["message"] for item in _stages.build("nccl", raw)["checks"]}["nccl.limits"]
+
+    assert bad(_stages.build("nccl", raw)) == {("nccl.limits", None, "warn")}
+    assert limits.startswith("no limit is known for the bandwidth in one node and between two nodes: figures are only")
+    known = {"thresholds": {"node": {"warn": 4.0}, "pair": {"expected": 190}}}
+    stage = _stages.build("nccl", {**raw, **known})
+    assert bad(stage) == {("nccl.limits", None, "warn")}
+    assert "between two nodes" in stage["checks"][-1]["message"]
+    assert "in one node" not in stage["checks"][-1]["message"]
+
+
+def test_what_is_compared_with_itself_has_not_run() -> None:
+    raw = {"nodes": NODES[:2], "pair": [result(NODES[:2], 5.0), result(NODES[:2], 4.0, "all_gather")]}
+    stage = _stages.build("nccl", raw)
+
+    assert bad(stage) == {
+        ("nccl.pair.all_reduce", None, "not_run"),
+        ("nccl.pair.all_gather", None, "not_run"),
+        ("nccl.limits", None, "warn"),
+    }
+    text = "gpu1 - gpu2: 5 GB/s, but no limit is known and nothing to compare with"
+    assert stage["checks"][0]["message"] == text
+    assert not any(curve["bad"] for curve in stage["curves"])
+    assert not bad(_stages.build("nccl", {**raw, "thresholds": {"pair": 4.5}}))
+
+
+def test_between_cpus_a_limit_is_not_missed_but_the_report_says_so() -> None:
+    raw = {"nodes": NODES[:2], "pair": [result(NODES[:2], 0.4)], "program": "mpi", "note": "No GPU took part."}
+    stage = _stages.build("nccl", raw)
+
+    assert not bad(stage)
+    assert stage["notes"][0].startswith("no limit is known for the bandwidth between two nodes")
 
 
 def test_what_fell_short_once_is_measured_again_before_it_counts() -> None:
@@ -281,7 +321,7 @@ def test_another_operation_is_not_green_without_a_judgement() -> None:
 
 
 def test_unchecked_results_warn() -> None:
-    raw = {"nodes": NODES[:2], "pair": [{**result(NODES[:2], 190.0), "checked": False}]}
+    raw = {"nodes": NODES[:2], "pair": [{**result(NODES[:2], 190.0), "checked": False}], "thresholds": {"pair": 170}}
 
     assert bad(_stages.build("nccl", raw)) == {("nccl.pair.all_reduce", None, "warn")}
 
