@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import typing as t
 from collections import Counter
@@ -16,7 +17,9 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _shortfall
 Check = dict[str, t.Any]
 
 PASS, WARN, FAIL, NOT_RUN = "pass", "warn", "fail", "not_run"
-_PARTLY_RUN = 4
+# How gpucluster-check ends, and its words for what is not healthy, worst first.
+_UNHEALTHY, _UNPROVED, _PARTLY_RUN = 1, 3, 4
+_WRONG = ("unhealthy", "unknown", "suspect")
 _NO_COMMAND = 127
 
 
@@ -70,16 +73,25 @@ def steps(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str, goo
 
 
 def health(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str) -> list[Check]:
-    """Return one check per node from gpucluster-check; its status 4 means nothing wrong, but not all was run."""
+    """
+    Return one check per node from gpucluster-check, with what is not healthy.
+
+    Its status 3 proves nothing yet, and 4 means nothing wrong, but not all was run.
+    """
     found = []
     for result in results:
         lines = result["stdout"].splitlines()
         healthy = sum(": healthy" in line for line in lines)
-        if result["rc"] != _PARTLY_RUN or not healthy:
+        wrong = [line for word in _WRONG for line in lines if re.match(rf"\w+: {word}: ", line)]
+        if result["rc"] in (_UNHEALTHY, _UNPROVED) and wrong:
+            status, message = FAIL if result["rc"] == _UNHEALTHY else WARN, "; ".join(wrong)
+        elif result["rc"] == _PARTLY_RUN and healthy:
+            status = PASS
+            message = f"{healthy} checks healthy, {sum(': not run' in line for line in lines[:-1])} not run"
+        else:
             found += steps([result], name, title)
             continue
-        message = f"{healthy} checks healthy, {sum(': not run' in line for line in lines[:-1])} not run"
-        found += [check(name, title, PASS, message, node) for node in result["nodes"]]
+        found += [check(name, title, status, message, node) for node in result["nodes"]]
     return found
 
 
