@@ -82,6 +82,7 @@ ADVICE: dict[str, list[str]] = {
     "stage": _HUNG,
 }
 ADVICE["node.device_to_host"] = ADVICE["node.host_to_device"]
+ADVICE["node.part"] = ADVICE["nccl.part"] = ADVICE["preflight.slurm_state"]
 
 
 def advice(check: str) -> list[str]:

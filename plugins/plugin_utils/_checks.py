@@ -122,6 +122,15 @@ def bandwidth(
     return found
 
 
+def left_out(raw: t.Mapping[str, t.Any], name: str, title: str) -> list[Check]:
+    """Return the checks of nodes that took no part; one that was asked for by name and cannot be used has failed."""
+    status = FAIL if raw.get("named") else NOT_RUN
+    found = [check(name, title, NOT_RUN, "busy with other jobs", node) for node in raw.get("busy") or []]
+    return found + [
+        check(name, title, status, f"left out: {_condition(node)}", node["name"]) for node in raw.get("unusable") or []
+    ]
+
+
 def unjudged(item: Check) -> Check:
     """Return a check that has passed only for want of a limit, and of others to be compared with, as one not run."""
     if item["status"] != PASS:
@@ -180,12 +189,13 @@ def isolation(verdict: t.Mapping[str, t.Any], failed: t.Collection[frozenset[str
 def _state(node: t.Mapping[str, t.Any]) -> Check:
     """Return whether Slurm can use a node."""
     well = node["answers"] and node["state"] in ("idle", "allocated", "mixed", "completing", "planned", "reserved")
-    text = (
-        node["state"]
-        + ("" if node["answers"] else ", slurmd does not answer")
-        + (f": {node['reason']}" if node["reason"] else "")
-    )
-    return check("preflight.slurm_state", "state in Slurm", PASS if well else FAIL, text, node["name"])
+    return check("preflight.slurm_state", "state in Slurm", PASS if well else FAIL, _condition(node), node["name"])
+
+
+def _condition(node: t.Mapping[str, t.Any]) -> str:
+    """Return the state of a node with its reason."""
+    silent = "" if node["answers"] else ", slurmd does not answer"
+    return f"{node['state']}{silent}" + (f": {node['reason']}" if node["reason"] else "")
 
 
 def _versions(nodes: t.Mapping[str, t.Mapping[str, t.Any]], computes: t.Collection[str]) -> list[Check]:

@@ -23,6 +23,12 @@ _NCCL = {"node": 0.9, "pair": 0.85, "all": 0.7}
 _MPI = {"node": 0.1, "pair": 0.1, "all": 0.02}
 # The kinds of groups, as the titles of their checks go on.
 _TITLES = {"node": "in one node,", "pair": "between two nodes,", "all": "over all nodes,"}
+# The checks that say which nodes a stage left out.
+_TAKES_PART = {
+    "scheduler": ("scheduler.job", "job runs"),
+    "node": ("node.part", "is tested"),
+    "nccl": ("nccl.part", "is measured"),
+}
 # Bus bandwidth says how well the hardware is used, so operations are alike: four H200 gave 0.9 of all-reduce for them.
 _OTHERS = {"all_gather": 0.7, "reduce_scatter": 0.7}
 
@@ -43,6 +49,8 @@ def build(name: str, raw: Raw) -> Stage:
             stage = _joined(makers[name](raw), stage)
     else:
         stage = makers[name](raw)
+    if name in _TAKES_PART:
+        stage["checks"] += _checks.left_out(raw, *_TAKES_PART[name])
     return {"stage": name, "seconds": raw.get("seconds"), "nodes": list(raw.get("nodes") or []), **stage}
 
 
@@ -119,10 +127,6 @@ def _preflight(raw: Raw) -> Stage:
 def _scheduler(raw: Raw) -> Stage:
     """Return the checks of controllers, jobs, MPI, accounting and containers."""
     found = _checks.steps(raw["job"], "scheduler.job", "job runs") if raw.get("job") else []
-    found += [
-        _checks.check("scheduler.job", "job runs", _checks.NOT_RUN, "busy with other jobs", node)
-        for node in raw.get("busy") or []
-    ]
     for result in raw.get("mpi") or []:
         status = _checks.PASS if result["state"] == "ok" and result["checked"] else _checks.FAIL
         ranks = (

@@ -65,7 +65,15 @@ def test_failures_come_with_advice_and_the_culprit_first() -> None:
 
 
 def test_every_kind_of_check_has_advice() -> None:
-    for name in ("preflight.version.nccl", "nccl.all.alltoall", "scheduler.mpi", "isolation.link", "stage"):
+    for name in (
+        "preflight.version.nccl",
+        "nccl.all.alltoall",
+        "scheduler.mpi",
+        "isolation.link",
+        "nccl.limits",
+        "nccl.part",
+        "stage",
+    ):
         assert _advice.advice(name), name
     assert _advice.advice("nothing.like.it") == []
 

@@ -119,6 +119,34 @@ def test_jobs_mpi_and_what_has_not_run() -> None:
     }
 
 
+@pytest.mark.parametrize(("named", "status"), [(True, "fail"), (False, "not_run")])
+@pytest.mark.parametrize(
+    ("name", "check", "raw"),
+    [
+        ("scheduler", "scheduler.job", {"job": [step("gpu1")]}),
+        ("node", "node.part", {"dcgm": []}),
+        ("nccl", "nccl.part", {}),
+        ("nccl", "nccl.part", {"error": "it broke off"}),
+    ],
+)
+def test_a_node_that_is_left_out_is_not_forgotten(
+    name: str, check: str, raw: dict[str, t.Any], named: bool, status: str
+) -> None:
+    unusable = [state("gpu3", "drained"), state("gpu4", "reserved"), {**state("gpu5", "idle", False), "reason": ""}]
+    stage = _stages.build(name, {**raw, "busy": ["gpu2"], "unusable": unusable, "named": named})
+
+    assert bad(stage) - {("stage", None, "fail")} == {
+        (check, "gpu2", "not_run"),
+        (check, "gpu3", status),
+        (check, "gpu4", status),
+        (check, "gpu5", status),
+    }
+    assert [item["message"] for item in stage["checks"] if item["node"] in ("gpu3", "gpu5")] == [
+        "left out: drained: broken",
+        "left out: idle, slurmd does not answer",
+    ]
+
+
 def test_what_is_not_installed_has_not_run() -> None:
     stage = _stages.build("node", {"check": [step("gpu1", 127)], "dcgm": [step("gpu1", 127)]})
 
