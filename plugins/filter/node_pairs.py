@@ -18,12 +18,19 @@ description:
   - Returns the rounds of a round-robin tournament. Each pair occurs once, and each node at most once in a round.
   - An even number of nodes gives one round less than nodes; an odd number as many rounds as nodes, in each of which
     one rests.
+positional: rounds
 options:
   _input:
     description: Names of the nodes.
     type: list
     elements: str
     required: true
+  rounds:
+    description:
+      - So many rounds, and the pair of the next one that has the node which rested in all of them, so that nobody is
+        left out. V(0) means all rounds.
+    type: int
+    default: 0
 """
 
 EXAMPLES = r"""
@@ -40,9 +47,9 @@ _value:
 """
 
 
-def node_pairs(nodes: t.Sequence[str]) -> list[list[list[str]]]:
+def node_pairs(nodes: t.Sequence[str], rounds: int = 0) -> list[list[list[str]]]:
     """Return the rounds."""
-    return [[list(pair) for pair in pairs] for pairs in _isolation.tournament(nodes)]
+    return [[list(pair) for pair in pairs] for pairs in _isolation.tournament(nodes, rounds)]
 
 
 class FilterModule:

@@ -24,7 +24,9 @@ options:
   _input:
     description:
       - What was measured. C(nodes), C(seconds), and C(error) (the text of what broke the stage off) can be in
-        every stage.
+        every stage; all but V(preflight) take the nodes that were left out, as C(busy) (names), C(unusable) (nodes of
+        M(hpcai.gpucluster.slurm_nodes_info)) and C(named) (whether they were asked for by name, which makes them
+        failures).
       - V(preflight) takes C(facts) (M(hpcai.gpucluster.node_info) by node, null for one that does not answer)
         and C(states) (nodes of M(hpcai.gpucluster.slurm_nodes_info)).
       - V(scheduler) takes C(job) (results of M(hpcai.gpucluster.slurm_job)), C(mpi) (results of

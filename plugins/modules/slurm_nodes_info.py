@@ -106,7 +106,7 @@ busy:
   type: list
   elements: str
 unusable:
-  description: Names of the nodes that are down, drained, or do not answer.
+  description: Names of the nodes that are down, drained or reserved, or do not answer.
   returned: always
   type: list
   elements: str

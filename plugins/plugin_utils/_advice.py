@@ -67,6 +67,10 @@ ADVICE: dict[str, list[str]] = {
     ],
     "nccl.pair": _SLOW,
     "nccl.all": [*_SLOW, *_HUNG],
+    "nccl.limits": [
+        "Compare the figures with those of the vendor or of a cluster that is known to be good. Then set"
+        " 'validate_thresholds', or 'thresholds' in the hardware record, so that the next run is judged by them."
+    ],
     "isolation.node": ["Drain it: 'scontrol update nodename=NODE state=drain reason=slow'. Then:", *_SLOW],
     "isolation.link": [
         "Both nodes are well with others: look at the path between them (leaf and spine ports, routing).",
@@ -78,6 +82,7 @@ ADVICE: dict[str, list[str]] = {
     "stage": _HUNG,
 }
 ADVICE["node.device_to_host"] = ADVICE["node.host_to_device"]
+ADVICE["node.part"] = ADVICE["nccl.part"] = ADVICE["preflight.slurm_state"]
 
 
 def advice(check: str) -> list[str]:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import typing as t
 from collections import Counter
@@ -16,7 +17,9 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _shortfall
 Check = dict[str, t.Any]
 
 PASS, WARN, FAIL, NOT_RUN = "pass", "warn", "fail", "not_run"
-_PARTLY_RUN = 4
+# How gpucluster-check ends, and its words for what is not healthy, worst first.
+_UNHEALTHY, _UNPROVED, _PARTLY_RUN = 1, 3, 4
+_WRONG = ("unhealthy", "unknown", "suspect")
 _NO_COMMAND = 127
 
 
@@ -70,16 +73,25 @@ def steps(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str, goo
 
 
 def health(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str) -> list[Check]:
-    """Return one check per node from gpucluster-check; its status 4 means nothing wrong, but not all was run."""
+    """
+    Return one check per node from gpucluster-check, with what is not healthy.
+
+    Its status 3 proves nothing yet, and 4 means nothing wrong, but not all was run.
+    """
     found = []
     for result in results:
         lines = result["stdout"].splitlines()
         healthy = sum(": healthy" in line for line in lines)
-        if result["rc"] != _PARTLY_RUN or not healthy:
+        wrong = [line for word in _WRONG for line in lines if re.match(rf"\w+: {word}: ", line)]
+        if result["rc"] in (_UNHEALTHY, _UNPROVED) and wrong:
+            status, message = FAIL if result["rc"] == _UNHEALTHY else WARN, "; ".join(wrong)
+        elif result["rc"] == _PARTLY_RUN and healthy:
+            status = PASS
+            message = f"{healthy} checks healthy, {sum(': not run' in line for line in lines[:-1])} not run"
+        else:
             found += steps([result], name, title)
             continue
-        message = f"{healthy} checks healthy, {sum(': not run' in line for line in lines[:-1])} not run"
-        found += [check(name, title, PASS, message, node) for node in result["nodes"]]
+        found += [check(name, title, status, message, node) for node in result["nodes"]]
     return found
 
 
@@ -110,23 +122,63 @@ def bandwidth(
     return found
 
 
-def isolation(verdict: t.Mapping[str, t.Any], unit: str = "GB/s") -> list[Check]:
-    """Return the checks that name the culprit."""
+def left_out(raw: t.Mapping[str, t.Any], name: str, title: str) -> list[Check]:
+    """Return the checks of nodes that took no part; one that was asked for by name and cannot be used has failed."""
+    status = FAIL if raw.get("named") else NOT_RUN
+    found = [check(name, title, NOT_RUN, "busy with other jobs", node) for node in raw.get("busy") or []]
+    return found + [
+        check(name, title, status, f"left out: {_condition(node)}", node["name"]) for node in raw.get("unusable") or []
+    ]
+
+
+def unjudged(item: Check) -> Check:
+    """Return a check that has passed only for want of a limit, and of others to be compared with, as one not run."""
+    if item["status"] != PASS:
+        return item
+    text = f"{item['group']}: {item['measured']:.4g} {item['unit']}, but no limit is known and nothing to compare with"
+    return {**item, "status": NOT_RUN, "message": text}
+
+
+def isolation(verdict: t.Mapping[str, t.Any], failed: t.Collection[frozenset[str]], unit: str = "GB/s") -> list[Check]:
+    """Return the checks that name the culprit; who explains none of the groups that O(failed) is worth a warning."""
+    good = set(verdict["good"])
+
+    def status(culprits: t.Collection[str], group: t.Collection[str] = ()) -> str:
+        proofs = [other for other in failed if other - good == set(culprits) and other >= set(group)]
+        return FAIL if proofs else WARN
+
     found = []
     for item in verdict["bad"]:
         text = f"holds every group back: {_evidence(item, unit)}"
         found.append(
-            check("isolation.node", "isolation", FAIL, text, item["name"], measured=item["measured"], unit=unit)
+            check(
+                "isolation.node",
+                "isolation",
+                status([item["name"]]),
+                text,
+                item["name"],
+                measured=item["measured"],
+                unit=unit,
+            )
         )
     for item in verdict["links"]:
         text = f"the path between {item['name']} is slow, both are well with others: {_evidence(item, unit)}"
-        found.append(check("isolation.link", "isolation", FAIL, text, measured=item["measured"], unit=unit))
+        level = status([], item["nodes"])
+        found.append(check("isolation.link", "isolation", level, text, measured=item["measured"], unit=unit))
     for group in verdict["shared"]:
         text = f"{len(group)} nodes fall short together although each is well: {', '.join(group[:8])}"
-        found.append(check("isolation.shared", "isolation", FAIL, text))
-    for group in verdict["undecided"]:
-        text = f"at least one of {', '.join(group[:8])} is slow; to say more takes a node that is known to be good"
-        found.append(check("isolation.node", "isolation", FAIL, text))
+        found.append(check("isolation.shared", "isolation", status([], group), text))
+    undecided = [
+        (
+            status(group),
+            f"at least one of {', '.join(group[:8])} is slow; to say more takes a node that is known to be good",
+        )
+        for group in verdict["undecided"]
+    ]
+    if len(undecided) > 1 and not good:
+        level = FAIL if FAIL in (level for level, _text in undecided) else WARN
+        undecided = [(level, f"none of {len(undecided)} groups is good, so no node can be told from the others")]
+    found += [check("isolation.node", "isolation", level, text) for level, text in undecided]
     if not found:
         found.append(
             check("isolation.node", "isolation", PASS, f"no node or path is slow ({verdict['jobs']} measurements)")
@@ -137,12 +189,13 @@ def isolation(verdict: t.Mapping[str, t.Any], unit: str = "GB/s") -> list[Check]
 def _state(node: t.Mapping[str, t.Any]) -> Check:
     """Return whether Slurm can use a node."""
     well = node["answers"] and node["state"] in ("idle", "allocated", "mixed", "completing", "planned", "reserved")
-    text = (
-        node["state"]
-        + ("" if node["answers"] else ", slurmd does not answer")
-        + (f": {node['reason']}" if node["reason"] else "")
-    )
-    return check("preflight.slurm_state", "state in Slurm", PASS if well else FAIL, text, node["name"])
+    return check("preflight.slurm_state", "state in Slurm", PASS if well else FAIL, _condition(node), node["name"])
+
+
+def _condition(node: t.Mapping[str, t.Any]) -> str:
+    """Return the state of a node with its reason."""
+    silent = "" if node["answers"] else ", slurmd does not answer"
+    return f"{node['state']}{silent}" + (f": {node['reason']}" if node["reason"] else "")
 
 
 def _versions(nodes: t.Mapping[str, t.Mapping[str, t.Any]], computes: t.Collection[str]) -> list[Check]:
@@ -294,6 +347,7 @@ def memcpy(
         item = short.get(node)
         usual = statistics.median(v for v in measured[node].values() if v is not None) if value is not None else None
         text = item.message if item else f"slowest of {len(measured[node])} GPUs; median {usual:.4g}"
+        text += "" if item or threshold else "; no limit is known"
         found.append(
             check(
                 name,

@@ -34,17 +34,19 @@ class Knowledge(t.NamedTuple):
 
     good: set[str]
     bad: dict[str, list[float]]  # node: what was measured in groups where all others are good
+    doubted: set[str]  # bad nodes that one bad link would explain as well
     suspects: list[Group]  # groups that fell short, without their good members, where no bad node explains it
     links: list[Group]  # pairs of good nodes that fall short between them
     unknown: set[str]
     shared: list[Group]  # larger groups of good nodes that fall short together
 
 
-def tournament(nodes: t.Sequence[str]) -> list[list[tuple[str, str]]]:
+def tournament(nodes: t.Sequence[str], most: int = 0) -> list[list[tuple[str, str]]]:
     """
     Return the rounds of a round-robin tournament: each pair once, each node at most once in a round.
 
     An odd number of nodes needs as many rounds as nodes, and one node rests in each; an even number one round less.
+    If O(most) rounds leave somebody out, that node's pair of the next round follows.
     """
     circle: list[str | None] = list(nodes)
     if len(circle) % 2:
@@ -55,7 +57,11 @@ def tournament(nodes: t.Sequence[str]) -> list[list[tuple[str, str]]]:
         couples = zip(circle[:half], reversed(circle[half:]))
         rounds.append([(a, b) for a, b in couples if a is not None and b is not None])
         circle = [circle[0], circle[-1], *circle[1:-1]]
-    return rounds
+    if not 0 < most < len(rounds):
+        return rounds
+    played = {node for pairs in rounds[:most] for pair in pairs for node in pair}
+    late = [pair for pair in rounds[most] if not set(pair) <= played]
+    return rounds[:most] + ([late] if late else [])
 
 
 def lower_bound(nodes: int, bad: int) -> int:
@@ -80,22 +86,24 @@ def know(
         for group, values in measured.items()
         if _level(values) < (many if many is not None and len(group) > 2 else minimum)
     ]
-    good = _good(measured, short)
-    cores = {group: group - good for group in short}
-    bad = {
-        next(iter(core)): [value for other, c in cores.items() if c == core for value in measured[other]]
-        for core in cores.values()
-        if len(core) == 1
-    }
+    good = _good(measured, short, minimum)
+    links = [group for group in short if len(group) == 2 and group <= good]
+    # A larger group over a bad link falls short because of it, and says nothing about its members.
+    cores = {group: group - good for group in short if not any(link < group for link in links)}
+    proofs: dict[str, list[Group]] = {}
+    for group, core in cores.items():
+        if len(core) == 1:
+            proofs.setdefault(next(iter(core)), []).append(group)
+    bad = {node: [value for group in groups for value in measured[group]] for node, groups in proofs.items()}
     suspects = [core for core in cores.values() if len(core) > 1 and not core & set(bad)]
-    clean = [group for group, core in cores.items() if not core]
     return Knowledge(
         good=good,
         bad=bad,
+        doubted={node for node, groups in proofs.items() if len(frozenset.intersection(*groups)) > 1 < len(good)},
         suspects=_minimal(suspects),
-        links=[group for group in clean if len(group) == 2],
+        links=links,
         unknown=set(nodes) - good - set(bad),
-        shared=[group for group in clean if len(group) > 2],
+        shared=[group for group, core in cores.items() if not core and len(group) > 2],
     )
 
 
@@ -120,7 +128,7 @@ def next_groups(
     for core in state.suspects:
         _split(plan, core, state, measured)
     for node in sorted(state.bad, key=order.__getitem__):
-        if len(state.bad[node]) < repeats:
+        if len(state.bad[node]) < repeats or node in state.doubted:
             plan.with_partner(node, measured)
     for group in [*state.links, *state.shared]:
         if len(measured[group]) < repeats:
@@ -204,7 +212,8 @@ def _split(plan: _Plan, core: Group, state: Knowledge, measured: dict[Group, lis
             _look_for_a_partner(plan, core, state, measured)
         return
     half = members[: len(members) // 2]
-    if len(half) == 1:
+    # A half that was measured already proved nothing: a lax minimum does not acquit who falls short in a pair.
+    if len(half) == 1 or frozenset(half) in measured:
         plan.with_partner(half[0], measured) or plan.add(set(members[:2]))
     else:
         plan.add(set(half))
@@ -244,21 +253,25 @@ def _measured(nodes: t.Sequence[str], observations: t.Sequence[Observation]) -> 
     return measured
 
 
-def _good(measured: dict[Group, list[float]], short: t.Sequence[Group]) -> set[str]:
+def _good(measured: dict[Group, list[float]], short: t.Sequence[Group], minimum: float) -> set[str]:
     """
     Return the members of groups that reach the minimum.
 
-    A large group may reach a lax minimum with a bad member. So it does not count for a node that falls short with two
-    others of which each has been good in a pair, and has never been good in a pair itself.
+    A large group may reach a lax minimum with a bad member. So below that of pairs it does not count for a node that
+    falls short in a pair, and never for one that falls short with two others of which each has been good in a pair;
+    unless the node has been good in a pair itself.
     """
     passed = [group for group in measured if group not in short]
     proven = {node for group in passed if len(group) == 2 for node in group}
-    doubtful = set()
-    for node in {node for group in passed for node in group} - proven:
-        partners = {other for group in short if len(group) == 2 and node in group for other in group - {node}}
-        if len(partners & proven) > 1:
-            doubtful.add(node)
-    return {node for group in passed for node in group} - doubtful
+    accusers: dict[str, set[str]] = {}
+    for group in short:
+        for node in group if len(group) == 2 else ():
+            accusers.setdefault(node, set()).update(group - {node})
+    doubtful = {node for node, others in accusers.items() if len(others & proven) > 1}
+    good = set(proven)
+    for group in passed:
+        good |= group - (doubtful if _level(measured[group]) >= minimum else set(accusers))
+    return good
 
 
 def _level(values: t.Sequence[float]) -> float:

@@ -97,8 +97,10 @@ def summary(report: Report) -> str:
         parts.append(
             f"{_count(len(report['baseline']['regressions']), 'regression')} since {report['baseline']['run']}"
         )
+    passed = sum(item["status"] == PASS for item in report["checks"])
+    if not passed and not failed:
+        parts.append("nothing was proved")
     if not parts:
-        passed = sum(item["status"] == PASS for item in report["checks"])
         parts.append(f"all {passed} checks passed on {_count(len(report['nodes']), 'node')}")
     if skipped:
         parts.append(f"{_count(len(skipped), 'check')} not run")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import statistics
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _checks, _isolation, _node_tests, _shortfalls
@@ -22,6 +23,12 @@ _NCCL = {"node": 0.9, "pair": 0.85, "all": 0.7}
 _MPI = {"node": 0.1, "pair": 0.1, "all": 0.02}
 # The kinds of groups, as the titles of their checks go on.
 _TITLES = {"node": "in one node,", "pair": "between two nodes,", "all": "over all nodes,"}
+# The checks that say which nodes a stage left out.
+_TAKES_PART = {
+    "scheduler": ("scheduler.job", "job runs"),
+    "node": ("node.part", "is tested"),
+    "nccl": ("nccl.part", "is measured"),
+}
 # Bus bandwidth says how well the hardware is used, so operations are alike: four H200 gave 0.9 of all-reduce for them.
 _OTHERS = {"all_gather": 0.7, "reduce_scatter": 0.7}
 
@@ -42,6 +49,8 @@ def build(name: str, raw: Raw) -> Stage:
             stage = _joined(makers[name](raw), stage)
     else:
         stage = makers[name](raw)
+    if name in _TAKES_PART:
+        stage["checks"] += _checks.left_out(raw, *_TAKES_PART[name])
     return {"stage": name, "seconds": raw.get("seconds"), "nodes": list(raw.get("nodes") or []), **stage}
 
 
@@ -118,10 +127,6 @@ def _preflight(raw: Raw) -> Stage:
 def _scheduler(raw: Raw) -> Stage:
     """Return the checks of controllers, jobs, MPI, accounting and containers."""
     found = _checks.steps(raw["job"], "scheduler.job", "job runs") if raw.get("job") else []
-    found += [
-        _checks.check("scheduler.job", "job runs", _checks.NOT_RUN, "busy with other jobs", node)
-        for node in raw.get("busy") or []
-    ]
     for result in raw.get("mpi") or []:
         status = _checks.PASS if result["state"] == "ok" and result["checked"] else _checks.FAIL
         ranks = (
@@ -178,6 +183,7 @@ def _memcpy(raw: Raw) -> list[_checks.Check]:
 def _nccl(raw: Raw) -> Stage:
     """Return the checks of bandwidth, the curves, the map of pairs and the outcome of the search."""
     limits = minimums(raw)
+    unlimited, mpi = _unlimited(raw), raw.get("program") == "mpi"
     checks, curves = [], []
     for kind, title in _TITLES.items():
         settled = _settled(kind, raw)
@@ -185,11 +191,16 @@ def _nccl(raw: Raw) -> Stage:
             results = [result for result in settled if result["collective"] == collective]
             threshold = _threshold(results[0], raw, limits[kind])
             found = _checks.bandwidth(results, f"nccl.{kind}", title, threshold=threshold)
+            if kind in unlimited and len(results) == 1 and not mpi:
+                found = [_checks.unjudged(item) for item in found]
             checks += found
             curves += [_curve(result, check) for result, check in zip(results, found)]
+    # Between CPUs nothing is claimed that would take a limit; a note is enough.
+    if unlimited and not mpi:
+        checks.append(_checks.check("nccl.limits", "limits", _checks.WARN, _relative(unlimited)))
     outcome = raw.get("isolation")
     if outcome:
-        checks += _checks.isolation(outcome)
+        checks += _checks.isolation(outcome, _failed(raw, limits))
     pairs = [result for result in [*(raw.get("pair") or []), *(raw.get("search") or [])] if len(result["nodes"]) == 2]
     return {
         "checks": checks,
@@ -198,8 +209,25 @@ def _nccl(raw: Raw) -> Stage:
         "isolation": outcome,
         "program": raw.get("program"),
         "versions_used": _used(raw),
-        "notes": [raw["note"]] if raw.get("note") else [],
+        "notes": [*filter(None, [_relative(unlimited) if mpi else "", raw.get("note")])],
     }
+
+
+def _unlimited(raw: Raw) -> list[str]:
+    """Return the kinds that were measured without a limit of their own; those of all nodes follow from the pairs."""
+    given = raw.get("thresholds") or {}
+    return [
+        kind
+        for kind in ("node", "pair")
+        if any(result["busbw"] for result in raw.get(kind) or [])
+        and not (given.get(kind) and _least(_shortfalls.levels(kind, given[kind])))
+    ]
+
+
+def _relative(kinds: t.Sequence[str]) -> str:
+    """Return what to say about kinds without a limit, if there are any."""
+    titles = " and ".join(_TITLES[kind].rstrip(",") for kind in kinds)
+    return f"no limit is known for the bandwidth {titles}: figures are only compared with each other" if kinds else ""
 
 
 def _used(raw: Raw) -> dict[str, str]:
@@ -229,6 +257,21 @@ def _settled(kind: str, raw: Raw) -> list[dict[str, t.Any]]:
     return [
         {**sorted(same, key=_level)[len(same) // 2], "samples": [result["busbw"] for result in same]}
         for same in found.values()
+    ]
+
+
+def _failed(raw: Raw, limits: t.Mapping[str, t.Mapping[str, float]]) -> list[frozenset[str]]:
+    """Return the groups that failed, or were below what fails; the search also goes after what is worth a warning."""
+    seen: dict[frozenset[str], list[float]] = {}
+    for kind in ("pair", "all", "search"):
+        for result in raw.get(kind) or []:
+            if _first(result, raw):
+                seen.setdefault(frozenset(result["nodes"]), []).append(_level(result))
+    levels = {group: statistics.median_high(values) for group, values in seen.items()}
+    return [
+        group
+        for group, level in levels.items()
+        if not level or level < limits["pair" if len(group) == 2 else "all"].get("fail", 0.0)
     ]
 
 
@@ -264,7 +307,7 @@ def _curve(result: Raw, check: _checks.Check) -> dict[str, t.Any]:
         "title": check["title"],
         "name": check["group"],
         "rows": list(result["rows"]),
-        "bad": check["status"] != _checks.PASS,
+        "bad": check["status"] in (_checks.WARN, _checks.FAIL),
         "expected": check["expected"],
     }
 

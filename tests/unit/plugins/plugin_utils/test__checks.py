@@ -34,3 +34,41 @@ def test_health_says_how_much_was_not_run() -> None:
     result = {"rc": 4, "stdout": PARTLY, "stderr": "srun: error: gpu1: task 0: Exited", "nodes": ["gpu1"]}
 
     assert _checks.health([result], "node.check", "x")[0]["message"] == "2 checks healthy, 1 not run"
+
+
+SICK = """gpu_count: healthy: 8 GPUs
+gpu_temperature: suspect: expected at most 93, found 95 (bad sample 1 of 3)
+gpu_xid: unhealthy: expected no fatal Xid since boot, found Xid 79 on 0000:1b:00.0
+3 checks in 0.214 s: unhealthy
+"""
+DOUBT = """gpu_count: healthy: 8 GPUs
+gpu_temperature: suspect: expected at most 93, found 95 (bad sample 1 of 3)
+munge: unknown: timed out after 5 s
+3 checks in 5.214 s: unknown
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "status", "first", "second"),
+    [
+        (1, SICK, "fail", "gpu_xid: unhealthy: expected no fatal Xid", "gpu_temperature: suspect: expected"),
+        (3, DOUBT, "warn", "munge: unknown: timed out after 5 s", "gpu_temperature: suspect: expected"),
+    ],
+)
+def test_what_is_not_healthy_is_named_worst_first(code: int, output: str, status: str, first: str, second: str) -> None:
+    result = {"rc": code, "stdout": output, "stderr": "srun: error: gpu1: task 0: Exited", "nodes": ["gpu1"]}
+
+    (check,) = _checks.health([result], "node.check", "gpucluster-check")
+
+    assert check["status"] == status
+    assert check["message"].startswith(first)
+    assert f"; {second}" in check["message"]
+    assert "healthy: 8 GPUs" not in check["message"]
+
+
+def test_a_program_that_died_with_the_same_status_has_failed() -> None:
+    result = {"rc": 3, "stdout": "", "stderr": "bash: fork: out of memory", "nodes": ["gpu1"]}
+
+    (check,) = _checks.health([result], "node.check", "gpucluster-check")
+
+    assert (check["status"], check["message"]) == ("fail", "exit status 3: bash: fork: out of memory")

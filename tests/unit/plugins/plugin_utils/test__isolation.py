@@ -26,6 +26,8 @@ class Fabric:
         self.links: set[frozenset[str]] = set()
         self.noise = noise
         self.glitches = 0.0
+        self.level = 0.5  # what is left over something bad
+        self.large = 1.0  # what is left for more than two nodes
         self.random = random.Random(seed)
         self.seen: list[isolation.Observation] = []
         self.rounds = 0
@@ -33,16 +35,17 @@ class Fabric:
     def measure(self, groups: t.Iterable[t.Sequence[str]]) -> None:
         for group in groups:
             slow = set(group) & self.bad or any(link <= set(group) for link in self.links)
-            value = 190.0 * (0.5 if slow or self.random.random() < self.glitches else 1.0)
+            value = 190.0 * (self.level if slow or self.random.random() < self.glitches else 1.0)
+            value *= self.large if len(group) > 2 else 1.0
             self.seen.append(isolation.Observation(tuple(group), value * (1 + self.random.gauss(0, self.noise))))
 
-    def isolate(self) -> dict[str, t.Any]:
-        while groups := isolation.next_groups(self.nodes, self.seen, MINIMUM):
+    def isolate(self, minimum: float = MINIMUM, many: float | None = None) -> dict[str, t.Any]:
+        while groups := isolation.next_groups(self.nodes, self.seen, minimum, many=many):
             assert len({node for group in groups for node in group}) == sum(map(len, groups)), "a node is busy twice"
             self.rounds += 1
             assert self.rounds < 60, "the search does not end"
             self.measure(groups)
-        return isolation.verdict(self.nodes, self.seen, MINIMUM)
+        return isolation.verdict(self.nodes, self.seen, minimum, many=many)
 
 
 def named(outcome: dict[str, t.Any]) -> set[str]:
@@ -145,6 +148,34 @@ def test_a_large_group_with_a_lax_minimum_does_not_acquit_a_node() -> None:
 
     assert named(outcome) == {"gpu3"}
     assert not outcome["links"]
+
+
+@pytest.mark.parametrize("level", [0.4, 0.6, 0.71, 0.75, 0.8])
+@pytest.mark.parametrize("size", [3, 5, 8, 9, 10, 11, 12, 16, 17, 32, 33, 64])
+@pytest.mark.parametrize("many", [0.7, 0.85])
+def test_a_bad_node_is_no_bad_link_and_the_other_way_round(size: int, many: float, level: float) -> None:
+    rounds = isolation.tournament(Fabric(size).nodes, 0 if size <= 8 else 1)
+    pairs = [pair for games in rounds for pair in games]
+    for place in (0, size // 3, size - 1):
+        for bad in ([place], []):
+            fabric = Fabric(size, bad, noise=0.005, seed=place)
+            fabric.level = level
+            fabric.links = set() if bad else {frozenset(pairs[place % len(pairs)])}
+            fabric.measure(pairs)
+            fabric.measure([fabric.nodes])
+            outcome = fabric.isolate(0.85 * 190.0, many * 190.0)
+
+            assert (named(outcome), outcome["complete"]) == (fabric.bad, True)
+            assert {frozenset(link["nodes"]) for link in outcome["links"]} == fabric.links
+            assert not outcome["shared"]
+
+
+def test_a_lax_minimum_of_large_groups_ends_the_search_too() -> None:
+    fabric = Fabric(33, [10, 11, 18])
+    fabric.large = 0.75
+    fabric.measure([fabric.nodes])
+
+    assert named(fabric.isolate(many=133.0)) == fabric.bad
 
 
 def test_a_hung_job_counts_as_no_bandwidth() -> None:

@@ -37,8 +37,8 @@ DOUBT = check("preflight.clock", "clock", "warn", "nobody knows", "gpu1")
         ([GOOD, SKIPPED], "pass", "all 1 checks passed on 3 nodes; 1 check not run"),
         ([GOOD, DOUBT], "warn", "1 warning"),
         ([GOOD, BAD], "fail", "1 of 2 checks failed, on gpu2"),
-        ([SKIPPED], "fail", "not run"),
-        ([], "fail", ""),
+        ([SKIPPED], "fail", "nothing was proved; 1 check not run"),
+        ([], "fail", "nothing was proved"),
     ],
 )
 def test_verdict(checks: list[dict[str, t.Any]], verdict: str, words: str) -> None:
@@ -65,7 +65,15 @@ def test_failures_come_with_advice_and_the_culprit_first() -> None:
 
 
 def test_every_kind_of_check_has_advice() -> None:
-    for name in ("preflight.version.nccl", "nccl.all.alltoall", "scheduler.mpi", "isolation.link", "stage"):
+    for name in (
+        "preflight.version.nccl",
+        "nccl.all.alltoall",
+        "scheduler.mpi",
+        "isolation.link",
+        "nccl.limits",
+        "nccl.part",
+        "stage",
+    ):
         assert _advice.advice(name), name
     assert _advice.advice("nothing.like.it") == []
 

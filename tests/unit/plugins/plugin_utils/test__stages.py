@@ -119,6 +119,34 @@ def test_jobs_mpi_and_what_has_not_run() -> None:
     }
 
 
+@pytest.mark.parametrize(("named", "status"), [(True, "fail"), (False, "not_run")])
+@pytest.mark.parametrize(
+    ("name", "check", "raw"),
+    [
+        ("scheduler", "scheduler.job", {"job": [step("gpu1")]}),
+        ("node", "node.part", {"dcgm": []}),
+        ("nccl", "nccl.part", {}),
+        ("nccl", "nccl.part", {"error": "it broke off"}),
+    ],
+)
+def test_a_node_that_is_left_out_is_not_forgotten(
+    name: str, check: str, raw: dict[str, t.Any], named: bool, status: str
+) -> None:
+    unusable = [state("gpu3", "drained"), state("gpu4", "reserved"), {**state("gpu5", "idle", False), "reason": ""}]
+    stage = _stages.build(name, {**raw, "busy": ["gpu2"], "unusable": unusable, "named": named})
+
+    assert bad(stage) - {("stage", None, "fail")} == {
+        (check, "gpu2", "not_run"),
+        (check, "gpu3", status),
+        (check, "gpu4", status),
+        (check, "gpu5", status),
+    }
+    assert [item["message"] for item in stage["checks"] if item["node"] in ("gpu3", "gpu5")] == [
+        "left out: drained: broken",
+        "left out: idle, slurmd does not answer",
+    ]
+
+
 def test_what_is_not_installed_has_not_run() -> None:
     stage = _stages.build("node", {"check": [step("gpu1", 127)], "dcgm": [step("gpu1", 127)]})
 
@@ -134,6 +162,10 @@ def test_the_slowest_gpu_of_a_node_counts() -> None:
     assert found["node.host_to_device"]["status"] == "fail"
     assert found["node.host_to_device"]["measured"] == 13.9
     assert found["node.device_to_host"]["status"] == "fail"  # no figure is no pass
+    unlimited = _stages.build("node", {"nvbandwidth": raw["nvbandwidth"]})["checks"]
+    assert [item["message"] for item in unlimited if item["status"] == "pass"] == [
+        "slowest of 2 GPUs; median 34.75; no limit is known"
+    ]
 
 
 def pairs(slow: str, good: float = 190.0) -> list[dict[str, t.Any]]:
@@ -159,11 +191,91 @@ def test_a_slow_node_of_four_is_named_with_and_without_thresholds(thresholds: di
     assert sum(curve["bad"] for curve in stage["curves"]) == 4
 
 
+H100 = {"pair": {"expected": 450, "warn": 400, "fail": 300}, "all": {"expected": 450, "warn": 400, "fail": 300}}
+
+
+def level(raw: dict[str, t.Any], value: t.Callable[[t.Sequence[str]], float]) -> dict[str, t.Any]:
+    games = [pair for games in _isolation.tournament(NODES) for pair in games]
+    raw = {**raw, "nodes": NODES, "pair": [result(pair, value(pair)) for pair in games], "search": []}
+    raw["all"] = [result(NODES, value(NODES))]
+    while groups := _stages.isolate(raw)["next"]:
+        raw["search"] += [result(group, value(group)) for group in groups]
+    return _stages.build("nccl", {**raw, "isolation": _stages.isolate(raw)["verdict"]})
+
+
+def test_what_is_worth_a_warning_fails_no_run() -> None:
+    stage = level({"thresholds": H100}, lambda group: 390.0)
+    found = [item for item in stage["checks"] if item["check"].startswith("isolation")]
+
+    assert {status for _check, _node, status in bad(stage)} == {"warn"}
+    assert [item["message"] for item in found] == ["none of 6 groups is good, so no node can be told from the others"]
+
+
+@pytest.mark.parametrize(("slow", "status"), [(390.0, "warn"), (290.0, "fail")])
+def test_a_node_that_is_slower_than_it_should_be_is_named_even_if_it_does_not_fail(slow: float, status: str) -> None:
+    stage = level({"thresholds": H100}, lambda group: slow if "gpu3" in group else 450.0)
+
+    assert [item[1:] for item in bad(stage) if item[0] == "isolation.node"] == [("gpu3", status)]
+    assert {item[2] for item in bad(stage)} == {status}
+
+
+@pytest.mark.parametrize(("slow", "status"), [(390.0, "warn"), (290.0, "fail")])
+def test_a_path_and_a_fabric_that_are_slow_fail_only_below_what_fails(slow: float, status: str) -> None:
+    path = level({"thresholds": H100}, lambda group: slow if {"gpu1", "gpu2"} <= set(group) else 450.0)
+    fabric = level({"thresholds": H100}, lambda group: slow if len(group) > 2 else 450.0)
+
+    assert {item[2] for item in bad(path) | bad(fabric)} == {status}
+    assert ("isolation.link", None, status) in bad(path)
+    assert ("isolation.shared", None, status) in bad(fabric)
+
+
+def test_a_job_that_hung_in_the_search_is_no_warning() -> None:
+    stage = level({"thresholds": {"pair": {"warn": 400}}}, lambda group: 0.0 if "gpu3" in group else 450.0)
+
+    assert ("isolation.node", "gpu3", "fail") in bad(stage)
+
+
 def test_a_good_cluster_needs_no_search() -> None:
     raw = {"nodes": NODES, "pair": pairs("none"), "all": [result(NODES, 185.0)]}
 
     assert _stages.isolate(raw) == {"again": {}, "next": [], "verdict": None}
-    assert not bad(_stages.build("nccl", {**raw, "isolation": None}))
+    assert not bad(_stages.build("nccl", {**raw, "isolation": None, "thresholds": {"pair": 170, "all": 120}}))
+
+
+def test_without_a_limit_a_good_comparison_is_a_warning() -> None:
+    raw = {"nodes": NODES, "node": [result([name], 5.0) for name in NODES], "pair": pairs("none", good=5.0)}
+    limits = {item["check"]: item["message"] for item in _stages.build("nccl", raw)["checks"]}["nccl.limits"]
+
+    assert bad(_stages.build("nccl", raw)) == {("nccl.limits", None, "warn")}
+    assert limits.startswith("no limit is known for the bandwidth in one node and between two nodes: figures are only")
+    known = {"thresholds": {"node": {"warn": 4.0}, "pair": {"expected": 190}}}
+    stage = _stages.build("nccl", {**raw, **known})
+    assert bad(stage) == {("nccl.limits", None, "warn")}
+    assert "between two nodes" in stage["checks"][-1]["message"]
+    assert "in one node" not in stage["checks"][-1]["message"]
+
+
+def test_what_is_compared_with_itself_has_not_run() -> None:
+    raw = {"nodes": NODES[:2], "pair": [result(NODES[:2], 5.0), result(NODES[:2], 4.0, "all_gather")]}
+    stage = _stages.build("nccl", raw)
+
+    assert bad(stage) == {
+        ("nccl.pair.all_reduce", None, "not_run"),
+        ("nccl.pair.all_gather", None, "not_run"),
+        ("nccl.limits", None, "warn"),
+    }
+    text = "gpu1 - gpu2: 5 GB/s, but no limit is known and nothing to compare with"
+    assert stage["checks"][0]["message"] == text
+    assert not any(curve["bad"] for curve in stage["curves"])
+    assert not bad(_stages.build("nccl", {**raw, "thresholds": {"pair": 4.5}}))
+
+
+def test_between_cpus_a_limit_is_not_missed_but_the_report_says_so() -> None:
+    raw = {"nodes": NODES[:2], "pair": [result(NODES[:2], 0.4)], "program": "mpi", "note": "No GPU took part."}
+    stage = _stages.build("nccl", raw)
+
+    assert not bad(stage)
+    assert stage["notes"][0].startswith("no limit is known for the bandwidth between two nodes")
 
 
 def test_what_fell_short_once_is_measured_again_before_it_counts() -> None:
@@ -237,7 +349,7 @@ def test_another_operation_is_not_green_without_a_judgement() -> None:
 
 
 def test_unchecked_results_warn() -> None:
-    raw = {"nodes": NODES[:2], "pair": [{**result(NODES[:2], 190.0), "checked": False}]}
+    raw = {"nodes": NODES[:2], "pair": [{**result(NODES[:2], 190.0), "checked": False}], "thresholds": {"pair": 170}}
 
     assert bad(_stages.build("nccl", raw)) == {("nccl.pair.all_reduce", None, "warn")}
 
