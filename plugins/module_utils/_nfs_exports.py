@@ -16,6 +16,8 @@ import typing as t
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
 
 ETAB = "/var/lib/nfs/etab"
+# There while the file may hold what the kernel was not told. A boot removes it, and publishes all.
+PENDING = "/run/gpucluster-nfs-exports-pending"
 HEADER = "# Ansible managed: hpcai.gpucluster.nfs_exports\n"
 
 
@@ -101,7 +103,8 @@ def plan(exports: list[Export], machine: Machine, folders: Folders, file: str) -
     text = HEADER + "".join(f"{export.line}\n" for export in exports) if exports else ""
     current = machine.read(file)
     known = {line.split()[0] for line in machine.read(ETAB).splitlines() if line.strip()}
-    return Plan(changes, current, text, publish=current != text or not {export.path for export in exports} <= known)
+    told = current == text and not machine.read(PENDING) and {export.path for export in exports} <= known
+    return Plan(changes, current, text, publish=not told)
 
 
 def _rights(export: Export, before: Rights | None, folders: Folders) -> Rights:
@@ -117,12 +120,14 @@ def apply(planned: Plan, machine: Machine, folders: Folders, file: str) -> None:
     """Carry out a plan."""
     for path, (_before, after) in planned.folders.items():
         folders.make(path, after)
-    if planned.before != planned.after:
-        machine.write(file, planned.after)
     if planned.publish:
+        machine.write(PENDING, f"{file}\n")
+        if planned.before != planned.after:
+            machine.write(file, planned.after)
         rc, out, err = machine.run(["exportfs", "-ra"])
         if rc != 0:
             raise StorageError(f"exportfs refused {file}: {(err or out).strip()}")
+        machine.remove(PENDING)
 
 
 def elsewhere(exports: list[Export], machine: Machine) -> list[str]:

@@ -89,6 +89,19 @@ def test_what_exportfs_says_is_told() -> None:
         run(machine, FakeFolders(), HOME)
 
 
+def test_what_exportfs_refused_or_never_saw_is_published_by_the_next_run() -> None:
+    machine, folders = FakeMachine(), FakeFolders()
+    run(machine, folders, HOME)
+    other = HOME._replace(clients=("10.9.0.0/24(ro)",))
+    machine.answers[("exportfs", "-ra")] = (1, "", "exportfs: Failed to resolve gpu9\n")
+    with pytest.raises(StorageError):
+        run(machine, folders, other)
+    machine.answers.clear()
+
+    assert run(machine, folders, other).publish
+    assert not run(machine, folders, other).changed
+
+
 def test_an_export_that_another_file_names_too_is_found() -> None:
     machine = FakeMachine()
     machine.files["/etc/exports"] = "# old\n/home *(rw,no_root_squash)\n"
