@@ -36,6 +36,10 @@ class Export(t.NamedTuple):
         return " ".join([self.path, *self.clients])
 
 
+# The number of a user or group that an earlier task would have made.
+UNKNOWN = -1
+
+
 class Rights(t.NamedTuple):
     """Who owns a folder and who may use it."""
 
@@ -45,7 +49,10 @@ class Rights(t.NamedTuple):
 
 
 class Folders:
-    """The folders of the machine."""
+    """The folders of the machine; in check mode their owners may be missing."""
+
+    def __init__(self, check: bool = False) -> None:
+        self._check = check
 
     def rights(self, path: str) -> Rights | None:
         """Return the rights of a folder, or None if there is none."""
@@ -68,6 +75,8 @@ class Folders:
         try:
             return int(owner) if owner.isdigit() else pwd.getpwnam(owner).pw_uid
         except KeyError:
+            if self._check:
+                return UNKNOWN
             raise StorageError(f"there is no user {owner} on this machine to own an exported folder") from None
 
     def gid(self, group: str) -> int:
@@ -75,6 +84,8 @@ class Folders:
         try:
             return int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
         except KeyError:
+            if self._check:
+                return UNKNOWN
             raise StorageError(f"there is no group {group} on this machine to own an exported folder") from None
 
 
@@ -149,4 +160,7 @@ def diff(planned: Plan, file: str) -> list[dict[str, str]]:
 
 
 def _shown(rights: Rights | None) -> str:
-    return f"owner {rights.uid}, group {rights.gid}, mode {rights.mode:04o}\n" if rights else "absent\n"
+    if not rights:
+        return "absent\n"
+    owner, group = ("not there yet" if number == UNKNOWN else number for number in (rights.uid, rights.gid))
+    return f"owner {owner}, group {group}, mode {rights.mode:04o}\n"

@@ -125,3 +125,14 @@ def test_real_folders_get_their_rights_and_a_file_is_refused(tmp_path: Path) -> 
 def test_an_owner_that_does_not_exist_is_named() -> None:
     with pytest.raises(StorageError, match="no user nobody-here"):
         nfs.Folders().uid("nobody-here")
+    with pytest.raises(StorageError, match="no group nobody-here"):
+        nfs.Folders().gid("nobody-here")
+
+
+def test_an_owner_that_check_mode_has_not_made_is_a_pending_change(tmp_path: Path) -> None:
+    export = nfs.Export(str(tmp_path), ("*(rw)",), "nobody-here", "nobody-here")
+
+    planned = nfs.plan([export], FakeMachine(), nfs.Folders(check=True), FILE)
+
+    assert planned.changed
+    assert "owner not there yet, group not there yet" in nfs.diff(planned, FILE)[1]["after"]
