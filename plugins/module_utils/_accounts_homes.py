@@ -15,6 +15,7 @@ import tempfile
 import typing as t
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _fstab
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_keys import (
     authorized_keys,
     key_lines,
@@ -36,6 +37,11 @@ class KeyPair(t.NamedTuple):
 
     private: str
     public: str
+
+
+def is_mounted(path: str, mountinfo: str) -> bool:
+    """Tell whether something is mounted at a path, or is at its first use."""
+    return path in _fstab.mounted(mountinfo) or path in _fstab.waiting(mountinfo)
 
 
 @contextlib.contextmanager

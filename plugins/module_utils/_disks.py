@@ -28,7 +28,8 @@ class Disk(t.NamedTuple):
     uuid: str = ""
     mountpoints: tuple[str, ...] = ()  # its own and those of everything on it
     children: tuple[str, ...] = ()  # types of what is directly on it: part, raid0 ...
-    array: str = ""  # the running array that it is part of
+    array: str = ""  # the array that holds it
+    idle: bool = False  # that array does not run, as after a boot without one of its members
 
     def __str__(self) -> str:
         """Return what a message says of it."""
@@ -49,12 +50,19 @@ def disks(machine: Machine) -> list[Disk]:
     rc, out, err = machine.run(["lsblk", "--json", "--bytes", "--paths", "--output", COLUMNS])
     if rc != 0:
         raise StorageError(f"lsblk exited {rc}: {err.strip()}")
-    return [_disk(entry) for entry in json.loads(out)["blockdevices"]]
+    return [_disk(entry, _holders(machine, entry["name"])) for entry in json.loads(out)["blockdevices"]]
 
 
-def _disk(entry: dict[str, t.Any]) -> Disk:
+def _holders(machine: Machine, path: str) -> list[str]:
+    """Return the arrays that hold a disk; lsblk may leave out one that does not run."""
+    names = machine.entries(f"/sys/block/{path.rpartition('/')[2]}/holders") or []
+    return [f"/dev/{name}" for name in names if name.startswith("md")]
+
+
+def _disk(entry: dict[str, t.Any], holders: list[str]) -> Disk:
     children = entry.get("children") or []
-    arrays = [child["name"] for child in children if str(child["type"]).startswith("raid")]
+    sizes = {child["name"]: int(child.get("size") or 0) for child in children}
+    arrays = [child["name"] for child in children if str(child["type"]).startswith("raid")] or holders
     return Disk(
         path=entry["name"],
         type=entry["type"],
@@ -63,6 +71,7 @@ def _disk(entry: dict[str, t.Any]) -> Disk:
         mountpoints=tuple(_mountpoints(entry)),
         children=tuple(str(child["type"]) for child in children),
         array=arrays[0] if arrays else "",
+        idle=bool(arrays) and not sizes.get(arrays[0]),
     )
 
 

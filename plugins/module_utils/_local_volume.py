@@ -62,9 +62,9 @@ def choose(found: list[Disk], count: int, exclude_models: t.Sequence[str]) -> tu
 
 def plan(spec: Spec, disks: list[Disk], arrays: dict[str, Array]) -> Plan:
     """Return what leads from the disks as they are to the volume, or raise naming the disk that forbids it."""
-    if len(disks) == 1:
-        return _plan_single(spec, disks[0])
     members = [disk for disk in disks if disk.path in arrays and arrays[disk.path].name == spec.name]
+    if len(disks) == 1 and not (members and spec.rebuild):
+        return _plan_single(spec, disks[0])
     for disk in disks:
         if disk not in members:
             _refuse_used(disk, spec)
@@ -81,10 +81,10 @@ def _plan_single(spec: Spec, disk: Disk) -> Plan:
 
 
 def _plan_members(spec: Spec, disks: list[Disk], members: list[Disk], array: Array) -> Plan:
-    running = next((disk.array for disk in members if disk.array), "")
+    running = next((disk.array for disk in members if disk.array and not disk.idle), "")
     complete = len(members) == array.devices == len(disks)
     if not complete and spec.rebuild:
-        return _rebuild(spec, disks, members, running)
+        return _rebuild(spec, disks, members)
     if len(members) < array.devices:
         lost = (
             f"the array {spec.name} is made of {array.devices} drives, but only {len(members)} are there: "
@@ -105,25 +105,31 @@ def _plan_members(spec: Spec, disks: list[Disk], members: list[Disk], array: Arr
     if running:
         return Plan((), running, format=False)
     step = ("mdadm", "--assemble", f"/dev/md/{spec.name}", f"--uuid={array.uuid}", *(disk.path for disk in members))
-    return Plan((step,), f"/dev/md/{spec.name}", format=False)
+    return Plan((*_stops(members), step), f"/dev/md/{spec.name}", format=False)
 
 
-def _rebuild(spec: Spec, disks: list[Disk], members: list[Disk], running: str) -> Plan:
+def _rebuild(spec: Spec, disks: list[Disk], members: list[Disk]) -> Plan:
     for disk in members:
         if disk.mountpoints:
             raise StorageError(
                 f"{disk} is in use at {', '.join(disk.mountpoints)}; unmount it before the array is made anew"
             )
-    stop = [("mdadm", "--stop", running)] if running else []
     clear = [("mdadm", "--zero-superblock", disk.path) for disk in members]
-    return Plan((*stop, *clear, *_wipes(spec, disks), _create(spec, disks)), f"/dev/md/{spec.name}", format=True)
+    steps = (*_stops(members), *clear, *_wipes(spec, disks))
+    if len(disks) == 1:
+        return Plan(steps, disks[0].path, format=True)
+    return Plan((*steps, _create(spec, disks)), f"/dev/md/{spec.name}", format=True)
+
+
+def _stops(members: list[Disk]) -> list[tuple[str, ...]]:
+    return [("mdadm", "--stop", array) for array in dict.fromkeys(disk.array for disk in members) if array]
 
 
 def _refuse_used(disk: Disk, spec: Spec) -> None:
     if disk.mountpoints:
         raise StorageError(f"{disk} is in use at {', '.join(disk.mountpoints)}; it is not touched")
     if disk.array:
-        raise StorageError(f"{disk} is part of the running array {disk.array}; it is not touched")
+        raise StorageError(f"{disk} is part of the array {disk.array}; it is not touched")
     if disk.content and disk.path not in spec.wipe:
         name = f" named {disk.label}" if disk.label else ""
         raise StorageError(f"{disk} holds {disk.content}{name}; it is only overwritten if it is named in wipe")

@@ -16,6 +16,8 @@ import typing as t
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
 
 ETAB = "/var/lib/nfs/etab"
+# There while the file may hold what the kernel was not told. A boot removes it, and publishes all.
+PENDING = "/run/gpucluster-nfs-exports-pending"
 HEADER = "# Ansible managed: hpcai.gpucluster.nfs_exports\n"
 
 
@@ -34,6 +36,10 @@ class Export(t.NamedTuple):
         return " ".join([self.path, *self.clients])
 
 
+# The number of a user or group that an earlier task would have made.
+UNKNOWN = -1
+
+
 class Rights(t.NamedTuple):
     """Who owns a folder and who may use it."""
 
@@ -43,7 +49,10 @@ class Rights(t.NamedTuple):
 
 
 class Folders:
-    """The folders of the machine."""
+    """The folders of the machine; in check mode their owners may be missing."""
+
+    def __init__(self, check: bool = False) -> None:
+        self._check = check
 
     def rights(self, path: str) -> Rights | None:
         """Return the rights of a folder, or None if there is none."""
@@ -66,6 +75,8 @@ class Folders:
         try:
             return int(owner) if owner.isdigit() else pwd.getpwnam(owner).pw_uid
         except KeyError:
+            if self._check:
+                return UNKNOWN
             raise StorageError(f"there is no user {owner} on this machine to own an exported folder") from None
 
     def gid(self, group: str) -> int:
@@ -73,6 +84,8 @@ class Folders:
         try:
             return int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
         except KeyError:
+            if self._check:
+                return UNKNOWN
             raise StorageError(f"there is no group {group} on this machine to own an exported folder") from None
 
 
@@ -101,7 +114,8 @@ def plan(exports: list[Export], machine: Machine, folders: Folders, file: str) -
     text = HEADER + "".join(f"{export.line}\n" for export in exports) if exports else ""
     current = machine.read(file)
     known = {line.split()[0] for line in machine.read(ETAB).splitlines() if line.strip()}
-    return Plan(changes, current, text, publish=current != text or not {export.path for export in exports} <= known)
+    told = current == text and not machine.read(PENDING) and {export.path for export in exports} <= known
+    return Plan(changes, current, text, publish=not told)
 
 
 def _rights(export: Export, before: Rights | None, folders: Folders) -> Rights:
@@ -117,12 +131,14 @@ def apply(planned: Plan, machine: Machine, folders: Folders, file: str) -> None:
     """Carry out a plan."""
     for path, (_before, after) in planned.folders.items():
         folders.make(path, after)
-    if planned.before != planned.after:
-        machine.write(file, planned.after)
     if planned.publish:
+        machine.write(PENDING, f"{file}\n")
+        if planned.before != planned.after:
+            machine.write(file, planned.after)
         rc, out, err = machine.run(["exportfs", "-ra"])
         if rc != 0:
             raise StorageError(f"exportfs refused {file}: {(err or out).strip()}")
+        machine.remove(PENDING)
 
 
 def elsewhere(exports: list[Export], machine: Machine) -> list[str]:
@@ -144,4 +160,7 @@ def diff(planned: Plan, file: str) -> list[dict[str, str]]:
 
 
 def _shown(rights: Rights | None) -> str:
-    return f"owner {rights.uid}, group {rights.gid}, mode {rights.mode:04o}\n" if rights else "absent\n"
+    if not rights:
+        return "absent\n"
+    owner, group = ("not there yet" if number == UNKNOWN else number for number in (rights.uid, rights.gid))
+    return f"owner {owner}, group {group}, mode {rights.mode:04o}\n"

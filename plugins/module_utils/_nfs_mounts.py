@@ -41,8 +41,20 @@ class Wanted(t.NamedTuple):
     @property
     def server(self) -> str:
         """Return the name or address of the machine that serves it; of several, the first."""
+        return self._address[0]
+
+    @property
+    def probed(self) -> bool:
+        """Tell whether the server listens on a TCP port; Lustre over InfiniBand does not."""
+        return self._address[1].startswith("tcp")
+
+    @property
+    def _address(self) -> tuple[str, str]:
         name = self.source.rpartition(":/")[0]
-        return name.split(":")[0].partition("@")[0].split(",")[0] if self.type == "lustre" else name.strip("[]")
+        if self.type != "lustre":
+            return name.strip("[]"), "tcp"
+        address, _at, network = name.split(":")[0].split(",")[0].partition("@")
+        return address, network or "tcp"
 
 
 class Plan(t.NamedTuple):
@@ -107,7 +119,7 @@ class Mounts:
     def unreachable(self, wanted: list[Wanted]) -> str:
         """Return which servers do not answer and what needs them; empty if all do."""
         faults = []
-        for server, kind in dict.fromkeys((mount.server, mount.type) for mount in wanted):
+        for server, kind in dict.fromkeys((mount.server, mount.type) for mount in wanted if mount.probed):
             why = self._machine.connect(server, PORTS[kind], self._seconds)
             if why:
                 paths = ", ".join(mount.path for mount in wanted if mount.server == server)

@@ -196,6 +196,11 @@ options:
       - Use V(false) on machines that mount the homes from another one. Then nothing below the homes is touched.
     type: bool
     default: true
+  home_mount:
+    description:
+      - Mount point that the homes lie on. While nothing is mounted there, nothing below the homes is touched, as with
+        O(create_homes=false), and a warning says so. Otherwise homes would be made where the mount hides them.
+    type: path
   home_mode:
     description: Mode of new home folders, four octal digits.
     type: str
@@ -251,6 +256,11 @@ actions:
   type: list
   elements: str
   sample: [create group alice (gid 2001), create user alice (uid 2001), make home /home/alice]
+waiting:
+  description: Whether homes and keys wait until something is mounted at O(home_mount).
+  returned: success
+  type: bool
+  sample: false
 problems:
   description: Everything that is wrong, one sentence each, with the option, what was found and what is allowed.
   returned: failure
@@ -273,7 +283,11 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import 
     Machine,
     reconcile,
 )
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_homes import Homes, KeyPair
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_homes import (
+    Homes,
+    KeyPair,
+    is_mounted,
+)
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import Defaults, parse
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_processes import end, processes_of
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_sudo import SudoDropIn
@@ -316,6 +330,7 @@ SPEC: dict[str, t.Any] = {
     "shell": {"type": "str", "default": "/bin/bash"},
     "home_base": {"type": "str", "default": "/home"},
     "create_homes": {"type": "bool", "default": True},
+    "home_mount": {"type": "path"},
     "home_mode": {"type": "str", "default": "0700"},
     "exclusive_keys": {"type": "bool", "default": False, "no_log": False},
     "key_pairs": {"type": "dict", "default": {}, "no_log": True},
@@ -362,12 +377,14 @@ def main() -> None:
         pairs = {name: KeyPair(pair["private"], pair["public"]) for name, pair in params["key_pairs"].items()}
         this = machine(module)
         homes = Homes(module.check_mode, params["exclusive_keys"], int(params["home_mode"], 8))
+        mount = params["home_mount"]
+        waits = params["create_homes"] and bool(mount) and not is_mounted(mount, this.read("/proc/self/mountinfo"))
         result = reconcile(
             accounts,
             defaults,
             this,
             SudoDropIn(Path(params["sudoers_file"]), this.run, module.get_bin_path("visudo")),
-            homes if params["create_homes"] else None,
+            homes if params["create_homes"] and not waits else None,
             pairs,
             module.check_mode,
         )
@@ -377,11 +394,14 @@ def main() -> None:
         module.fail_json(msg=f"refused, nothing was changed: {exc}", problems=exc.problems)
     except (OSError, ValueError, KeyError, TypeError) as exc:
         module.fail_json(msg=f"the accounts could not be read or written: {exc!r}", problems=[repr(exc)])
+    if waits:
+        module.warn(f"homes and keys wait: nothing is mounted at {mount} yet")
     for warning in result.warnings:
         module.warn(warning)
     module.exit_json(
         changed=bool(result.actions),
         actions=result.actions,
+        waiting=waits,
         diff={"before": result.before, "after": result.after},
     )
 

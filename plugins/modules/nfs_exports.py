@@ -20,6 +20,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
+    details: An owner or group that does not exist is a pending change, since an earlier task would have made it.
   diff_mode:
     support: full
   idempotent:
@@ -104,7 +105,7 @@ def main() -> None:
     exports = [
         _nfs_exports.Export(**{**export, "clients": tuple(export["clients"])}) for export in module.params["exports"]
     ]
-    machine, folders = Machine(runner(module)), _nfs_exports.Folders()
+    machine, folders = Machine(runner(module)), _nfs_exports.Folders(check=module.check_mode)
     try:
         planned = _nfs_exports.plan(exports, machine, folders, file)
         if planned.changed and not module.check_mode:

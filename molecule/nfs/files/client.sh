@@ -86,12 +86,14 @@ boots() {
   is 'a home without its server' "$(soon ls /home 2>&1; echo "exit $?")" '*exit [12]'
 }
 
-# Loses a drive, on whose place is one that somebody else uses.
+# Loses a drive, on whose place is one that somebody else uses, and boots: udev holds on to the other.
 loses() {
   umount /scratch
   mdadm --quiet --stop "$(readlink --canonicalize /dev/md/scratch)"
   mdadm --zero-superblock /dev/nvme1n1
   mkfs.ext4 -q -F -L precious /dev/nvme1n1
+  mdadm --quiet --incremental /dev/nvme0n1 || true
+  is 'what is left' "$(grep -c ' : inactive nvme0n1' /proc/mdstat)" 1
 }
 
 "$1"

@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_homes import Homes, KeyPair, rights_of
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_homes import (
+    Homes,
+    KeyPair,
+    is_mounted,
+    rights_of,
+)
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import User
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_keys import BEGIN, END
 
@@ -45,6 +50,15 @@ def settle(wanted: User, skeleton: Path, pair: KeyPair | None = None, **options:
 
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
+
+
+def test_a_mount_that_waits_for_its_first_use_is_there() -> None:
+    autofs = "30 24 0:30 / /home rw shared:9 - autofs systemd-1 rw,fd=51\n"
+    disk = "40 24 0:40 / /shared rw shared:11 - xfs /dev/md127 rw\n"
+
+    assert is_mounted("/home", autofs)
+    assert is_mounted("/shared", disk)
+    assert not is_mounted("/home", disk)
 
 
 def test_a_home_is_made_with_keys_and_only_once(tmp_path: Path, skeleton: Path) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,21 @@ def test_disks_are_read_with_what_is_on_them() -> None:
 
     assert (root.path, root.mountpoints, root.model) == ("/dev/vda", ("/",), "")
     assert (first.array, first.mountpoints, first.children) == ("/dev/md127", ("/scratch",), ("raid0",))
+    assert not first.idle
     assert str(second) == "/dev/nvme1n1 (0.5 GB, QEMU NVMe Ctrl)"
+
+
+@pytest.mark.parametrize("type_", [None, "raid0", "omitted"])
+def test_an_array_that_does_not_run_holds_its_disks_too(type_: str | None) -> None:
+    machine = FakeMachine()
+    children = [] if type_ == "omitted" else [{"name": "/dev/md127", "type": type_, "size": 0}]
+    entry = {"name": "/dev/nvme0n1", "type": "disk", "size": 10**9, "children": children}
+    machine.answers[LSBLK] = (0, json.dumps({"blockdevices": [entry]}), "")
+    machine.folders["/sys/block/nvme0n1/holders"] = ["dm-0", "md127"]
+
+    (disk,) = _disks.disks(machine)
+
+    assert (disk.array, disk.idle) == ("/dev/md127", True)
 
 
 def test_only_nvme_drives_that_are_local_count() -> None:

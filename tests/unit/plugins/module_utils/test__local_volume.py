@@ -60,6 +60,7 @@ def test_an_array_that_does_not_run_is_assembled_and_not_made_anew() -> None:
         (B._replace(content="linux_raid_member", label="old:data"), "linux_raid_member"),
         (B._replace(mountpoints=("/data",)), "in use at /data"),
         (B._replace(array="/dev/md9"), "/dev/md9"),
+        (B._replace(array="/dev/md9", idle=True), "/dev/md9"),
     ],
 )
 def test_a_disk_with_data_is_refused_by_name(disk: Disk, word: str) -> None:
@@ -103,6 +104,39 @@ def test_a_rebuild_happens_only_when_asked_and_not_on_a_mounted_array() -> None:
     assert tools(plan(spec, [member(A), B], {A.path: OURS})) == ["mdadm --zero-superblock", "mdadm --create"]
     with pytest.raises(StorageError, match="in use at /scratch"):
         plan(spec, [member(A, "/dev/md127")._replace(mountpoints=("/scratch",)), B], {A.path: OURS})
+
+
+def test_a_rebuild_stops_what_a_boot_without_the_lost_drive_left() -> None:
+    left = member(A, "/dev/md127")._replace(idle=True)
+
+    planned = plan(SPEC._replace(rebuild=True), [left, B], {A.path: OURS})
+
+    assert planned.steps[0] == ("mdadm", "--stop", "/dev/md127")
+    assert tools(planned)[1:] == ["mdadm --zero-superblock", "mdadm --create"]
+
+
+def test_a_rebuild_of_the_last_drive_needs_no_array() -> None:
+    left = member(A, "/dev/md127")._replace(idle=True)
+
+    planned = plan(SPEC._replace(rebuild=True), [left], {A.path: OURS})
+
+    assert tools(planned) == ["mdadm --stop", "mdadm --zero-superblock"]
+    assert (planned.target, planned.format) == (A.path, True)
+    with pytest.raises(StorageError, match="part of the array /dev/md127"):
+        plan(SPEC, [left], {A.path: OURS})
+
+
+def test_an_array_that_is_whole_again_but_does_not_run_is_stopped_and_assembled() -> None:
+    disks = [member(disk, "/dev/md127")._replace(idle=True) for disk in (A, B)]
+
+    assert tools(plan(SPEC, disks, {A.path: OURS, B.path: OURS})) == ["mdadm --stop", "mdadm --assemble"]
+
+
+def test_a_redundant_array_that_does_not_run_is_not_formatted() -> None:
+    left = member(A, "/dev/md127")._replace(idle=True)
+
+    with pytest.raises(StorageError, match="nothing was changed"):
+        plan(SPEC._replace(level="raid1"), [left, B], {A.path: OURS._replace(level="raid1")})
 
 
 def test_a_rebuild_of_what_is_whole_does_nothing() -> None:

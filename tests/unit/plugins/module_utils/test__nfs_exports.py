@@ -89,6 +89,19 @@ def test_what_exportfs_says_is_told() -> None:
         run(machine, FakeFolders(), HOME)
 
 
+def test_what_exportfs_refused_or_never_saw_is_published_by_the_next_run() -> None:
+    machine, folders = FakeMachine(), FakeFolders()
+    run(machine, folders, HOME)
+    other = HOME._replace(clients=("10.9.0.0/24(ro)",))
+    machine.answers[("exportfs", "-ra")] = (1, "", "exportfs: Failed to resolve gpu9\n")
+    with pytest.raises(StorageError):
+        run(machine, folders, other)
+    machine.answers.clear()
+
+    assert run(machine, folders, other).publish
+    assert not run(machine, folders, other).changed
+
+
 def test_an_export_that_another_file_names_too_is_found() -> None:
     machine = FakeMachine()
     machine.files["/etc/exports"] = "# old\n/home *(rw,no_root_squash)\n"
@@ -112,3 +125,14 @@ def test_real_folders_get_their_rights_and_a_file_is_refused(tmp_path: Path) -> 
 def test_an_owner_that_does_not_exist_is_named() -> None:
     with pytest.raises(StorageError, match="no user nobody-here"):
         nfs.Folders().uid("nobody-here")
+    with pytest.raises(StorageError, match="no group nobody-here"):
+        nfs.Folders().gid("nobody-here")
+
+
+def test_an_owner_that_check_mode_has_not_made_is_a_pending_change(tmp_path: Path) -> None:
+    export = nfs.Export(str(tmp_path), ("*(rw)",), "nobody-here", "nobody-here")
+
+    planned = nfs.plan([export], FakeMachine(), nfs.Folders(check=True), FILE)
+
+    assert planned.changed
+    assert "owner not there yet, group not there yet" in nfs.diff(planned, FILE)[1]["after"]

@@ -238,3 +238,22 @@ def test_a_refused_mount_says_why_and_the_next_run_repairs_it() -> None:
 )
 def test_the_server_of_a_source(source: str, kind: str, server: str) -> None:
     assert Wanted("/x", source, kind, ()).server == server
+
+
+@pytest.mark.parametrize(
+    ("source", "probed"),
+    [
+        ("10.0.2.6@tcp:/lustrefs", True),
+        ("10.0.2.6@tcp1:10.0.2.7@tcp1:/lustrefs", True),
+        ("10.0.2.6:/lustrefs", True),
+        ("10.0.2.6@o2ib:/lustrefs", False),
+        ("10.0.2.6@o2ib1,10.0.3.6@tcp:/lustrefs", False),
+    ],
+)
+def test_lustre_is_probed_only_where_it_speaks_tcp(source: str, probed: bool) -> None:
+    machine = FakeMachine()
+    machine.silent = {"10.0.2.6"}
+
+    fault = Mounts(machine).unreachable([Wanted("/lustre", source, "lustre", ("flock",))])
+
+    assert ("10.0.2.6 of /lustre" in fault) is probed

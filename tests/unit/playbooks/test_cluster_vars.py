@@ -1,0 +1,69 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where homes are made, as playbooks/vars/cluster.yml reads it from the inventory."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+
+FILE = Path(__file__).parents[3] / "playbooks/vars/cluster.yml"
+CLIENTS = {"nfs_client": ["login", "gpu1", "gpu2"]}
+SERVED = {"nfs_server": ["control"], **CLIENTS}
+
+
+def homes(host: str, groups: dict[str, list[str]], **inputs: t.Any) -> tuple[bool, str]:
+    """Return whether a machine makes homes, and the mount point that they need."""
+    loader = DataLoader()
+    cluster = loader.load_from_file(str(FILE), trusted_as_template=True)
+    magic = {
+        "inventory_hostname": host,
+        "groups": groups,
+        "group_names": [name for name in groups if host in groups[name]],
+    }
+    templar = Templar(loader=loader, variables={**cluster, **magic, **inputs})
+    makes, mount = (templar.template(cluster[name]) for name in ("gpucluster_create_homes", "gpucluster_home_storage"))
+    return makes, mount
+
+
+def test_homes_are_made_where_they_are_kept() -> None:
+    assert homes("gpu1", {}) == (True, "")
+    assert homes("control", SERVED) == (True, "")
+    assert homes("gpu1", SERVED) == (False, "/home")
+
+
+@pytest.mark.parametrize(
+    ("mounts", "base", "expected"),
+    [
+        ([{"path": "/shared"}], "/home", (True, "")),
+        ([{"path": "/shared"}, {"path": "/hom"}], "/shared/home", (False, "/shared")),
+        ([{"path": "/shared"}, {"path": "/shared/home"}], "/shared/home", (False, "/shared/home")),
+        ([{"path": "/shared/home"}], "/shared", (True, "")),
+        ([{"mountpoint": "/home", "path": "/export/home"}], "/home", (False, "/home")),
+        ([{"mountpoint": "/mnt", "path": "/home"}], "/home", (True, "")),
+        ([], "/home", (True, "")),
+    ],
+)
+def test_a_client_makes_no_homes_where_it_mounts_them(
+    mounts: list[dict[str, str]], base: str, expected: tuple[bool, str]
+) -> None:
+    assert homes("gpu1", SERVED, nfs_mounts=mounts, users_home_base=base) == expected
+
+
+def test_the_first_client_makes_homes_on_a_filer() -> None:
+    assert homes("login", CLIENTS) == (True, "/home")
+    assert homes("gpu1", CLIENTS) == (False, "/home")
+    assert homes("login", {"nfs_server": [], "nfs_client": [], "slurm-nfs-client": ["login"]}) == (True, "/home")
+
+
+def test_homes_on_a_disk_of_the_server_need_its_mount() -> None:
+    volumes = [{"name": "shared", "path": "/shared"}]
+
+    assert homes("control", SERVED, nfs_volumes=volumes) == (True, "")
+    assert homes("control", SERVED, nfs_volumes=volumes, users_home_base="/shared/home") == (True, "/shared")
+    assert homes("other", SERVED, nfs_volumes=volumes, users_home_base="/shared/home") == (True, "")
