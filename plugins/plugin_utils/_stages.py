@@ -90,6 +90,7 @@ def again(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
 
 def isolate(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
     """Return what to measure next to find the culprit, and the verdict so far; nothing to do while all is well."""
+    raw = _measured(raw)
     limits = minimums(raw)
     lowest = {kind: _least(limit) for kind, limit in limits.items()}
     nodes = list(raw.get("nodes") or [])
@@ -177,8 +178,9 @@ def _memcpy(raw: Raw) -> list[_checks.Check]:
 
 def _nccl(raw: Raw) -> Stage:
     """Return the checks of bandwidth, the curves, the map of pairs and the outcome of the search."""
+    checks, curves = _missed(raw), []
+    raw = _measured(raw)
     limits = minimums(raw)
-    checks, curves = [], []
     for kind, title in _TITLES.items():
         settled = _settled(kind, raw)
         for collective in dict.fromkeys(result["collective"] for result in settled):
@@ -200,6 +202,29 @@ def _nccl(raw: Raw) -> Stage:
         "versions_used": _used(raw),
         "notes": [raw["note"]] if raw.get("note") else [],
     }
+
+
+def _measured(raw: Raw) -> Raw:
+    """Return the input without what was not measured, which says nothing about its nodes."""
+    kinds = {kind: [result for result in raw.get(kind) or [] if not _lost(result)] for kind in (*_TITLES, "search")}
+    return {**raw, **kinds}
+
+
+def _missed(raw: Raw) -> list[_checks.Check]:
+    """Return the checks of what was not measured at all."""
+    known = _measured(raw)
+    found = []
+    for kind, title in _TITLES.items():
+        seen = {(tuple(result["nodes"]), result["collective"]) for result in known[kind]}
+        for result in raw.get(kind) or []:
+            if _lost(result) and (tuple(result["nodes"]), result["collective"]) not in seen:
+                found += _checks.bandwidth([result], f"nccl.{kind}", title)
+    return found
+
+
+def _lost(result: Raw) -> bool:
+    """Return whether a job ended before its measurement."""
+    return result.get("state") == "not_measured"
 
 
 def _used(raw: Raw) -> dict[str, str]:
