@@ -94,13 +94,14 @@ class Step(t.NamedTuple):
 
 
 class Result(t.NamedTuple):
-    """What a step left behind; exit status 124 means that it took too long."""
+    """What a step left behind; exit status 124 means that it took too long, O(lost) that its job was gone, and how."""
 
     step: Step
     code: int
     stdout: str
     stderr: str
     seconds: float
+    lost: str = ""
 
 
 class Slurm:
@@ -202,16 +203,33 @@ class Slurm:
             ],
             None,
         )
-        return Result(step, code, out, err, self._clock() - begin)
+        seconds = self._clock() - begin
+        return Result(step, code, out, err, seconds, self._lost(number) if code else "")
 
     def steps(self, number: int, steps: Sequence[Step], parallel: int = 64) -> list[Result]:
-        """Run steps, those that share no node at the same time; results come in the order of the steps."""
+        """
+        Run steps, those that share no node at the same time; results come in the order of the steps.
+
+        Once the job is gone, no further step is started.
+        """
         results: dict[int, Result] = {}
         for wave in waves(steps):
+            lost = next((result.lost for result in results.values() if result.lost), "")
+            if lost:
+                results.update({place: Result(steps[place], 1, "", "", 0.0, lost) for place in wave})
+                continue
             with ThreadPoolExecutor(max_workers=max(1, min(parallel, len(wave)))) as pool:
                 found = pool.map(lambda place: self.step(number, steps[place]), wave)
                 results.update(zip(wave, found))
         return [results[place] for place in range(len(steps))]
+
+    def _lost(self, number: int) -> str:
+        """Return why no step of the job can run, whatever its nodes are like; empty if it can."""
+        try:
+            state = self.job(number).state
+        except SlurmError as exc:
+            return str(exc)
+        return "" if state == "RUNNING" else f"job {number} was {state}"
 
     def _call(self, args: Sequence[str], data: str | None = None) -> str:
         """Run a command and return what it prints."""

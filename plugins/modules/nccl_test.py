@@ -20,7 +20,9 @@ description:
   - The figure of a measurement is the bus bandwidth out of place at the largest size, not the average over all
     sizes, which depends on the range of sizes.
   - A measurement that failed, hung, was cut or gave wrong results is returned with V(failed) in its
-    RV(results[].state) and no bandwidth. The module itself fails only if there is no allocation.
+    RV(results[].state) and no bandwidth. The module itself fails only if there is no allocation, or if it ended before
+    anything was measured.
+  - What the allocation left no time for is returned with V(not_measured), for it says nothing about its nodes.
   - The output of every age of nccl-tests since 2.0 is understood, with the prefixes of mpirun and srun, and between
     lines of NCCL.
 extends_documentation_fragment:
@@ -167,13 +169,13 @@ results:
       description: Name of the operation.
       type: str
     state:
-      description: V(ok) or V(failed).
+      description: V(ok), V(failed), or V(not_measured) if the job was gone before.
       type: str
     message:
-      description: Why it failed, in words.
+      description: Why it failed or was not measured, in words.
       type: str
     busbw:
-      description: Bus bandwidth out of place at the largest size, in GB/s; null if it failed.
+      description: Bus bandwidth out of place at the largest size, in GB/s; null unless it is V(ok).
       type: float
       sample: 345.36
     largest:
@@ -259,11 +261,12 @@ def program(params: dict[str, t.Any], collective: str) -> list[str]:
 def result(nodes: list[str], collective: str, found: _slurm_job.Result) -> dict[str, t.Any]:
     """Return one measurement."""
     report = _nccl_tests.parse(f"{found.stdout}\n{found.stderr}")
-    problem = _nccl_tests.problem(report, found.code)
+    problem = f"{found.lost} before this was measured" if found.lost else _nccl_tests.problem(report, found.code)
+    state = "not_measured" if found.lost else "failed" if problem else "ok"
     return {
         "nodes": nodes,
         "collective": collective,
-        "state": "failed" if problem else "ok",
+        "state": state,
         "message": problem or "",
         "busbw": None if problem else report.busbw,
         "largest": report.largest,
@@ -283,6 +286,8 @@ def measure(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.An
     names = list(dict.fromkeys(node for nodes, _collective in wanted for node in nodes))
     with _slurm_run.allocation(slurm, params, names) as job:
         found = slurm.steps(job.id, [step(params, *item) for item in wanted])
+    if all(one.lost for one in found):
+        raise _slurm_job.SlurmError(f"{found[0].lost} before anything was measured")
     return {"changed": False, "job_id": job.id, "results": [result(*item, one) for item, one in zip(wanted, found)]}
 
 

@@ -289,7 +289,7 @@ def _bandwidth(
     """Return the check of one group."""
     status, message = PASS, ""
     if result["state"] != "ok":
-        status, message = FAIL, result["message"]
+        status, message = NOT_RUN if result["state"] == "not_measured" else FAIL, result["message"]
     elif short:
         status, message = short.level, f"{short.message}{_samples(result)}"
     elif not result["checked"]:

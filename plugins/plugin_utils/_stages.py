@@ -99,6 +99,7 @@ def again(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
 
 def isolate(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
     """Return what to measure next to find the culprit, and the verdict so far; nothing to do while all is well."""
+    raw = _measured(raw)
     limits = minimums(raw)
     lowest = {kind: _least(limit) for kind, limit in limits.items()}
     nodes = list(raw.get("nodes") or [])
@@ -182,9 +183,10 @@ def _memcpy(raw: Raw) -> list[_checks.Check]:
 
 def _nccl(raw: Raw) -> Stage:
     """Return the checks of bandwidth, the curves, the map of pairs and the outcome of the search."""
+    checks, curves = _missed(raw), []
+    raw = _measured(raw)
     limits = minimums(raw)
     unlimited, mpi = _unlimited(raw), raw.get("program") == "mpi"
-    checks, curves = [], []
     for kind, title in _TITLES.items():
         settled = _settled(kind, raw)
         for collective in dict.fromkeys(result["collective"] for result in settled):
@@ -228,6 +230,29 @@ def _relative(kinds: t.Sequence[str]) -> str:
     """Return what to say about kinds without a limit, if there are any."""
     titles = " and ".join(_TITLES[kind].rstrip(",") for kind in kinds)
     return f"no limit is known for the bandwidth {titles}: figures are only compared with each other" if kinds else ""
+
+
+def _measured(raw: Raw) -> Raw:
+    """Return the input without what was not measured, which says nothing about its nodes."""
+    kinds = {kind: [result for result in raw.get(kind) or [] if not _lost(result)] for kind in (*_TITLES, "search")}
+    return {**raw, **kinds}
+
+
+def _missed(raw: Raw) -> list[_checks.Check]:
+    """Return the checks of what was not measured at all."""
+    known = _measured(raw)
+    found = []
+    for kind, title in _TITLES.items():
+        seen = {(tuple(result["nodes"]), result["collective"]) for result in known[kind]}
+        for result in raw.get(kind) or []:
+            if _lost(result) and (tuple(result["nodes"]), result["collective"]) not in seen:
+                found += _checks.bandwidth([result], f"nccl.{kind}", title)
+    return found
+
+
+def _lost(result: Raw) -> bool:
+    """Return whether a job ended before its measurement."""
+    return result.get("state") == "not_measured"
 
 
 def _used(raw: Raw) -> dict[str, str]:

@@ -155,6 +155,29 @@ def test_a_step_is_bounded_in_time_and_stays_inside_its_job() -> None:
     assert {"--jobid=206", "--nodelist=gpu1,gpu2", "--nodes=2"} <= set(fake.calls[-1])
 
 
+class EndingSlurm(FakeSlurm):
+    """Every step fails, and the second one because its job is over."""
+
+    def __call__(self, args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+        code, out, err = super().__call__(args, data)
+        return (1, "", "srun: error") if args[0] == "timeout" else (code, out, err)
+
+
+def test_a_step_whose_job_is_gone_did_not_fail_and_no_other_is_started() -> None:
+    fake = EndingSlurm(["running", "cancelled"])
+    results = slurm(fake).steps(206, [step("a"), step("a"), step("a")])
+
+    assert [result.lost for result in results] == ["", "job 206 was CANCELLED", "job 206 was CANCELLED"]
+    assert sum(call[0] == "timeout" for call in fake.calls) == 2
+
+
+def test_a_step_whose_job_slurm_does_not_know_did_not_fail() -> None:
+    def answer(args: t.Sequence[str], _data: str | None) -> tuple[int, str, str]:
+        return 1, "", "Unable to contact slurm controller"
+
+    assert "Unable to contact" in _slurm_job.Slurm(answer).step(206, step("a")).lost
+
+
 def test_options_are_written_as_slurm_wants_them() -> None:
     given = {"job_name": "x", "nodelist": ["a", "b"], "exclusive": True, "qos": None, "gres": "", "reboot": False}
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
+import pytest
+
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_job
 from ansible_collections.hpcai.gpucluster.plugins.modules import nccl_test
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 GOOD = (FIXTURES / "nccl_tests/2.19.6/2xh200-srun-pmix.txt").read_text(encoding="utf-8")
+OVER = (FIXTURES / "slurm/24.11.5/job-cancelled.txt").read_text(encoding="utf-8")
 RUNNING = (FIXTURES / "slurm/24.11.5/job-running.txt").read_text(encoding="utf-8")
 
 PARAMS: dict[str, t.Any] = {
@@ -80,6 +83,29 @@ def test_a_hung_pair_has_failed_and_says_so() -> None:
     assert "took too long" in result["message"]
     assert result["busbw"] is None
     assert result["log"]
+
+
+class ShortAllocation(FakeCluster):
+    """The job ends while the first steps run."""
+
+    def __call__(self, args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+        code, out, err = super().__call__(args, data)
+        stepped = any(call[0] == "timeout" for call in self.calls)
+        return (0, OVER, "") if args[0] == "scontrol" and stepped else (code, out, err)
+
+
+def test_what_the_allocation_leaves_no_time_for_has_not_failed() -> None:
+    params = {**PARAMS, "collectives": ["all_reduce", "alltoall"]}
+    results = nccl_test.measure(_slurm_job.Slurm(ShortAllocation()), params)["results"]
+
+    assert [result["state"] for result in results] == ["ok", "not_measured", "not_measured", "not_measured"]
+    assert results[3]["message"] == "job 17 was CANCELLED before this was measured"
+    assert results[3]["busbw"] is None
+
+
+def test_an_allocation_in_which_nothing_was_measured_is_an_error() -> None:
+    with pytest.raises(_slurm_job.SlurmError, match="job 17 was CANCELLED before anything was measured"):
+        nccl_test.measure(_slurm_job.Slurm(ShortAllocation()), {**PARAMS, "groups": [["gpu3", "gpu4"]]})
 
 
 def test_the_program_gets_the_arguments_of_nccl_tests() -> None:

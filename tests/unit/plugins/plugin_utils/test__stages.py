@@ -334,6 +334,26 @@ def test_a_hung_pair_falls_short() -> None:
     assert _stages.isolate(raw)["next"] == [["gpu1", "gpu3"], ["gpu2", "gpu4"]]
 
 
+def test_what_was_not_measured_says_nothing_about_its_nodes() -> None:
+    lost = {"state": "not_measured", "message": "job 17 was COMPLETED before this was measured", "busbw": None}
+    raw = {
+        "nodes": NODES,
+        "pair": [
+            result(NODES[:2], 190.0),
+            result(NODES[2:], 190.0),
+            {**result(NODES[1:3], None), **lost},
+            {**result(NODES[:2], None), **lost},
+        ],
+        "search": [{**result(NODES[:2], None), **lost}],
+    }
+    outcome = _stages.isolate(raw)
+    stage = _stages.build("nccl", raw)
+
+    assert outcome == {"again": {}, "next": [], "verdict": None}
+    assert bad(stage) == {("nccl.pair.all_reduce", None, "not_run"), ("nccl.limits", None, "warn")}
+    assert len(stage["pairs"]["values"]) == len(stage["curves"]) == 2
+
+
 def test_cpus_are_judged_less_strictly_than_gpus() -> None:
     raw = {"nodes": NODES, "pair": [result(["gpu1", "gpu2"], 0.4), result(["gpu3", "gpu4"], 1.2)]}
 

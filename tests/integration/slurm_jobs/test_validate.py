@@ -1,0 +1,70 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the nodes are judged by, and who measures: every measurement gives 345 GB/s."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+if t.TYPE_CHECKING:
+    from .conftest import Cluster
+
+A100, H100 = "Standard_ND96asr_v4", "Standard_ND96isr_H100_v5"
+
+
+def _statuses(cluster: Cluster) -> dict[str, str]:
+    checks = cluster.report()["checks"]
+    return {item["node"]: item["status"] for item in checks if item["check"] == "nccl.node.all_reduce"}
+
+
+@pytest.mark.parametrize(("node", "status"), [("gpu1", "fail"), ("gpu2", "pass")])
+def test_a_node_is_judged_by_its_own_vm_size(cluster: Cluster, node: str, status: str) -> None:
+    cluster.hosts["gpu1"]["gpucluster_vm_size"] = H100
+    cluster.hosts["gpu2"]["azure_vm_size"] = A100
+
+    code = cluster.run("validate.yml", only="nccl", nodelist=[node])
+
+    assert _statuses(cluster) == {node: status}, cluster.output[-3000:]
+    assert (code == 0) is (status == "pass")
+
+
+def test_nodes_of_several_vm_sizes_are_not_measured_together(cluster: Cluster) -> None:
+    cluster.hosts["gpu1"]["gpucluster_vm_size"] = H100
+    cluster.hosts["gpu2"]["gpucluster_vm_size"] = A100
+
+    assert cluster.run("validate.yml", only="nccl") != 0
+    assert f"gpu1 is {H100}, gpu2 is {A100}. Choose one size with nodelist" in cluster.report()["worst"][0]
+    assert not cluster.calls("sbatch")
+
+
+def test_a_vm_size_that_the_inventory_sets_holds_for_all(cluster: Cluster) -> None:
+    cluster.hosts["gpu1"]["gpucluster_vm_size"] = H100
+    cluster.variables["validate_vm_size"] = A100
+
+    assert cluster.run("validate.yml", only="nccl", validate_pair_rounds=1) == 0, cluster.output[-3000:]
+    assert _statuses(cluster) == {"gpu1": "pass", "gpu2": "pass"}
+
+
+def test_nodes_with_and_without_gpus_are_not_measured_together(cluster: Cluster) -> None:
+    cluster.nodes["gpu1"]["gpus"] = 0
+
+    assert cluster.run("validate.yml", only="nccl") != 0
+    assert "Slurm knows GPUs of gpu2, and none of gpu1. Choose one kind" in cluster.report()["worst"][0]
+
+
+def test_the_first_controller_that_answers_measures(cluster: Cluster) -> None:
+    cluster.lose("head")
+
+    assert cluster.run("validate.yml", only="nccl", nodelist=["gpu1"]) == 0, cluster.output[-3000:]
+    assert _statuses(cluster) == {"gpu1": "pass"}
+
+
+def test_a_cluster_without_a_controller_is_not_good(cluster: Cluster) -> None:
+    cluster.lose("head")
+    cluster.lose("spare")
+
+    assert cluster.run("validate.yml", only="nccl") != 0
+    assert cluster.report()["summary"] == "did not run although it was asked for: nccl"
