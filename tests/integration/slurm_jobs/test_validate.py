@@ -56,6 +56,7 @@ def test_nodes_with_and_without_gpus_are_not_measured_together(cluster: Cluster)
 
 
 def test_the_first_controller_that_answers_measures(cluster: Cluster) -> None:
+    cluster.hosts["gpu1"]["gpucluster_vm_size"] = A100
     cluster.lose("head")
 
     assert cluster.run("validate.yml", only="nccl", nodelist=["gpu1"]) == 0, cluster.output[-3000:]
@@ -67,4 +68,4 @@ def test_a_cluster_without_a_controller_is_not_good(cluster: Cluster) -> None:
     cluster.lose("spare")
 
     assert cluster.run("validate.yml", only="nccl") != 0
-    assert cluster.report()["summary"] == "did not run although it was asked for: nccl"
+    assert cluster.report()["summary"].startswith("did not run although it was asked for: nccl")
