@@ -161,6 +161,14 @@ def test_wrong_input_is_refused_and_no_machine_is_touched(case: str, tmp_path: P
     assert "UNREACHABLE" not in output
 
 
+def test_a_password_that_slurm_cannot_read_is_not_shown(tmp_path: Path) -> None:
+    code, output = _run(tmp_path, _database(slurm_database_password='hun"ter2'))
+
+    assert code != 0
+    assert "StoragePass: Slurm cannot read a quotation mark inside of a value" in output, output[-3000:]
+    assert "ter2" not in output
+
+
 def test_right_input_passes(tmp_path: Path) -> None:
     code, output = _run(tmp_path, _inventory(users_accounts=[ALICE]), "playbooks/preflight.yml")
 
