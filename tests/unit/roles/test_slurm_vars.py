@@ -48,3 +48,26 @@ def test_all_look_for_slurmdbd_where_it_listens() -> None:
 
     assert value("__slurm_dbd_port", **moved) == 7001
     assert value("__slurm_config.AccountingStoragePort", **moved) == 7001
+
+
+@pytest.mark.parametrize(
+    ("config", "here"),
+    [
+        ({}, True),
+        ({"StorageHost": None}, True),
+        ({"StorageHost": "127.0.0.1"}, True),
+        ({"StorageHost": "db1"}, True),
+        ({"StorageHost": "db9"}, False),
+    ],
+)
+def test_a_database_elsewhere_is_known(config: dict[str, t.Any], here: bool) -> None:
+    assert value("__slurm_storage_here", slurm_database_config=config) is here
+
+
+def test_a_database_elsewhere_is_saved_with_the_account_of_slurmdbd() -> None:
+    config = {"StorageHost": "db9", "StoragePort": 3307, "StorageUser": "acct"}
+
+    assert value("__slurm_dump_options", slurm_database_config=config, slurm_database_password="p#a\\s") == (
+        '[client]\nhost="db9"\nport=3307\nuser="acct"\npassword="p#a\\\\s"\n'
+    )
+    assert "password" not in value("__slurm_dump_options", slurm_database_config=config)
