@@ -73,6 +73,12 @@ def _database(**variables: t.Any) -> dict[str, t.Any]:
     return inventory
 
 
+def _two_databases() -> dict[str, t.Any]:
+    inventory = _database()
+    inventory["all"]["children"]["slurm_database"]["hosts"]["gpu1"] = {}
+    return inventory
+
+
 def _storage(**variables: t.Any) -> dict[str, t.Any]:
     """Head shares with the others; gpu2 alone has its own variables."""
     inventory = _inventory(gpucluster_networks={"cluster": "10.0.0.0/24"})
@@ -98,6 +104,7 @@ CASES = {
         "slurm_controllers has head, gpu2, but slurm_state_dir",
     ),
     "a controller that computes": (_controller_that_computes(), "head is both a controller and a compute node"),
+    "two databases": (_two_databases(), "slurm_database is .*head, gpu1.*, but slurmdbd runs on one machine"),
     "no checksum": (
         _inventory(slurm_version="25.05.1"),
         "slurm_source_checksum is .*; it has to be algorithm:digest of https://download.schedmd.com",
