@@ -20,6 +20,9 @@ if t.TYPE_CHECKING:
 # Keys whose value is a set of hosts. NodeAddr is not among them: its order is that of NodeName.
 HOST_KEYS = frozenset({"nodename", "nodes", "downnodes", "suspendexcnodes"})
 
+# Keys whose values belong in no message.
+SECRET_KEYS = re.compile(r"pass|secret", re.IGNORECASE)
+
 # One Key=Value of a line, as SchedMD's src/common/parse_config.c reads it.
 _PAIR = re.compile(r"\s*([A-Za-z0-9_.]+)\s*[-*+/]?=\s*(?:\"([^\"]*)\"|(\S+))(?=\s|\Z)")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
@@ -132,13 +135,14 @@ def _pair(key: str, text: str) -> str:
     """Return Key=Value with the quotes and the escape that Slurm needs."""
     if not re.match(r"[A-Za-z0-9_.]+\Z", key):
         raise ConfError(f"{key!r} is no key of a Slurm file; expected letters, digits and underscores")
+    shown = "" if SECRET_KEYS.search(key) else f": {text!r}"
     if "\n" in text or "\r" in text:
-        raise ConfError(f"{key}: the value has more than one line: {text!r}")
+        raise ConfError(f"{key}: the value has more than one line{shown}")
     text = re.sub(r"(?<!\\)#", r"\\#", text)
     quoted = len(text) > 1 and text.startswith('"') and text.endswith('"')
     inner = text[1:-1] if quoted else text
     if '"' in inner:
-        raise ConfError(f"{key}: Slurm cannot read a quotation mark inside of a value: {text}")
+        raise ConfError(f"{key}: Slurm cannot read a quotation mark inside of a value{shown}")
     return f'{key}="{inner}"' if quoted or re.search(r"\s", inner) else f"{key}={inner}"
 
 
@@ -167,6 +171,8 @@ def _parse_line(line: str) -> Line:
     while at < len(line):
         match = _PAIR.match(line, at)
         if not match:
+            if SECRET_KEYS.search(line):
+                raise ConfError("Slurm could not read a line with a secret")
             raise ConfError(f"Slurm could not read {line[at:].strip()!r} in the line {line!r}")
         pairs.append((match[1], match[2] if match[2] is not None else match[3]))
         at = match.end()

@@ -21,7 +21,6 @@ if t.TYPE_CHECKING:
 
 # Lines that describe one thing each, such as a partition; NodeName only as the line of defaults.
 _NAMED_LINES = ("nodename", "nodeset", "partitionname", "downnodes", "poweraction", "name")
-_SECRET = re.compile(r"pass|secret", re.IGNORECASE)
 
 
 class Change(t.NamedTuple):
@@ -35,7 +34,7 @@ class Change(t.NamedTuple):
     def __str__(self) -> str:
         """Return the change for a message; secrets stay out."""
         where = f" of {self.where}" if self.where else ""
-        if _SECRET.search(self.key):
+        if _slurm_conf.SECRET_KEYS.search(self.key):
             return f"{self.key}{where} changed"
         if self.before is None:
             return f"{self.key}{where} added: {self.after}"

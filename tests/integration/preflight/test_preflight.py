@@ -112,6 +112,7 @@ CASES = {
         "slurm_controllers has head, gpu2, but slurm_state_dir",
     ),
     "a controller that computes": (_controller_that_computes(), "head is both a controller and a compute node"),
+    "two databases": (_two_databases(), "slurm_database is .*head, gpu1.*, but slurmdbd runs on one machine"),
     "no checksum": (
         _inventory(slurm_version="25.05.1"),
         "slurm_source_checksum is .*; it has to be algorithm:digest of https://download.schedmd.com",
@@ -121,7 +122,6 @@ CASES = {
         _input_of_a_group(slurm_config={"KillWiat": 30}),
         "unknown key .KillWiat.; did you mean KillWait",
     ),
-    "two databases": (_two_databases(), "slurm_database has head, gpu1, and Slurm's accounting has one slurmdbd"),
     "a partition of unknown nodes": (
         _inventory(slurm_partitions=[{"PartitionName": "batch", "Nodes": "gpu[1-9]"}]),
         "gpu3",
@@ -178,6 +178,14 @@ def test_wrong_input_is_refused_and_no_machine_is_touched(case: str, tmp_path: P
     assert code != 0
     assert re.search(message, output), output[-3000:]
     assert "UNREACHABLE" not in output
+
+
+def test_a_password_that_slurm_cannot_read_is_not_shown(tmp_path: Path) -> None:
+    code, output = _run(tmp_path, _database(slurm_database_password='hun"ter2'))
+
+    assert code != 0
+    assert "StoragePass: Slurm cannot read a quotation mark inside of a value" in output, output[-3000:]
+    assert "ter2" not in output
 
 
 def test_right_input_passes(tmp_path: Path) -> None:

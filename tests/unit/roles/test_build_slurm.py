@@ -50,10 +50,10 @@ class Build:
             "BROKEN": str(folder / "broken"),
         }
 
-    def start(self, archive: str = "source.tar") -> subprocess.Popen[str]:
+    def start(self, archive: str = "source.tar", release: str = "1") -> subprocess.Popen[str]:
         """Start a build, as the leader of a process group."""
         return subprocess.Popen(
-            [str(SCRIPT), "compile", str(self.folder / "cache/slurm-1"), str(self.folder / archive), "+own"],
+            [str(SCRIPT), "compile", str(self.folder / "cache/slurm-1"), str(self.folder / archive), release, "+own"],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -131,6 +131,15 @@ def test_a_build_that_fails_shows_the_end_of_its_log(build: Build) -> None:
     assert process.returncode == 1
     assert "no compiler" in said
     assert f"compiling Slurm failed; the whole log is {build.folder}/cache/slurm-1.log" in said
+    assert not build.result.exists()
+
+
+def test_another_release_is_refused_before_anything_is_compiled(build: Build) -> None:
+    process = build.start(release="2")
+
+    assert "source.tar is Slurm 1, not 2; set slurm_version to 1" in process.communicate()[0]
+    assert process.returncode == 1
+    assert not (build.folder / "cache/slurm-1.partial/building").exists()
     assert not build.result.exists()
 
 

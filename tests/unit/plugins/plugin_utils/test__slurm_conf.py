@@ -72,6 +72,22 @@ def test_what_slurm_could_not_read_is_refused(key: str, value: str) -> None:
         conf.render({key: value})
 
 
+@pytest.mark.parametrize("key", ["StoragePass", "JobCompPass"])
+@pytest.mark.parametrize("value", ['hun"ter2', "hunter2\n", '"hunter\n2"'])
+def test_a_secret_is_in_no_message(key: str, value: str) -> None:
+    with pytest.raises(conf.ConfError, match=f"^{key}: ") as caught:
+        conf._pair(key, value)
+
+    assert "hun" not in str(caught.value)
+
+
+def test_a_secret_of_a_line_that_cannot_be_read_is_in_no_message() -> None:
+    with pytest.raises(conf.ConfError) as caught:
+        conf.parse("JobCompPass=hunter 2")
+
+    assert "hunter" not in str(caught.value)
+
+
 def test_text_is_read_without_comments_and_with_continuations() -> None:
     text = (
         "# slurm.conf\n\nClusterName=lab # here\nNodeName=gpu1 \\\n  CPUs=2\n"

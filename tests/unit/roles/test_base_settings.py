@@ -1,0 +1,47 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the role base has the kernel take its settings, with a stand-in for sysctl."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import yaml
+
+VARS = Path(__file__).parents[3] / "roles/base/vars/main.yml"
+# The kernel's settings are files; a load writes one of them.
+SYSCTL = """#!/bin/sh
+cd "$KERNEL" || exit
+case $1 in
+  --ignore) shift; for name; do [ ! -e "$name" ] || echo "$name = $(cat "$name")"; done ;;
+  --quiet) [ "$3" = /etc/sysctl.d/90-gpucluster.conf ] && echo 10 > vm.swappiness ;;
+esac
+"""
+
+
+def _load(tmp_path: Path) -> str:
+    tool = tmp_path / "tools/sysctl"
+    tool.parent.mkdir(exist_ok=True)
+    tool.write_text(SYSCTL, encoding="utf-8")
+    tool.chmod(0o755)
+    script = yaml.safe_load(VARS.read_text(encoding="utf-8"))["__base_sysctl_load"]
+    environment = {**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}", "KERNEL": str(tmp_path / "kernel")}
+    return subprocess.run(
+        ["sh", "-c", script, "sh", "net.unknown", "vm.swappiness"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_settings_are_loaded_whoever_has_changed_them_and_a_second_time_changes_nothing(tmp_path: Path) -> None:
+    kernel = tmp_path / "kernel"
+    kernel.mkdir()
+    (kernel / "vm.swappiness").write_text("60\n", encoding="utf-8")
+
+    assert _load(tmp_path) == "vm.swappiness = 10\n"
+    assert _load(tmp_path) == ""
