@@ -254,7 +254,7 @@ def test_the_machine_of_the_keys_has_to_answer(tmp_path: Path) -> None:
 def test_nodes_keep_their_order(tmp_path: Path) -> None:
     """Sets of names have another order in every process; slurm.conf must not."""
     inventory = _inventory(gpucluster_removed_nodes=["gpu2"])
-    nodes = {f"{letter}{number}": {} for letter in "zyxwv" for number in range(3)}
+    nodes: dict[str, dict[str, t.Any]] = {f"{letter}{number}": {} for letter in "zyxwv" for number in range(3)}
     inventory["all"]["children"]["slurm_compute"]["hosts"] |= nodes
     playbook = tmp_path / "nodes.yml"
     playbook.write_text(
