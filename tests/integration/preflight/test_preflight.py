@@ -267,6 +267,6 @@ def test_nodes_keep_their_order(tmp_path: Path) -> None:
 """
     )
 
-    _, output = _run(tmp_path, inventory, str(playbook))
+    output = _run(tmp_path, inventory, str(playbook))[1]
 
     assert f"nodes: gpu1 {' '.join(nodes)}" in output
