@@ -4,8 +4,8 @@
 """
 Every switch of every role does what it says, whatever form it comes in.
 
-C(-e slurm_pam_adopt=false) and a line of an INI inventory give the text V(false), which is true for Jinja. So each place
-that reads a switch is rendered here, with the truth value and with its texts, by Ansible's own templating.
+C(-e slurm_pam_adopt=false) and a line of an INI inventory give the text V(false), which is true for Jinja. So each
+place that reads a switch is rendered here, with the truth value and with its texts, by Ansible's own templating.
 """
 
 from __future__ import annotations
