@@ -63,6 +63,15 @@ _RANGES: dict[str, tuple[int, int]] = {
     "slurm_memory_headroom_percent": (0, 90),
     "slurm_user_uid": (1, 2_147_483_646),
 }
+_OWNERS = {
+    "accountingstoragehost": "slurm_database",
+    "clustername": "slurm_cluster_name",
+    "controlmachine": "slurm_controllers",
+    "nodename": "the group slurm_compute, with slurm_node_config,",
+    "partitionname": "slurm_partitions",
+    "slurmctldhost": "slurm_controllers",
+    "statesavelocation": "slurm_state_directory",
+}
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _NAME = "letters, digits and ._-, such as {}"
 # Folders of the system: homes and state of a cluster do not belong straight into them.
@@ -304,9 +313,17 @@ def _checks(values: Values) -> Iterator[str]:
         return  # said already
 
 
+def _slurm(values: Values) -> Iterator[str]:
+    """Refuse keys of slurm.conf that another input sets: what else is made from that input would not know."""
+    for key in values.get("slurm_config") or {}:
+        owner = _OWNERS.get(str(key).lower())
+        if owner:
+            yield f"slurm_config: found {key}; allowed: other keys, because {owner} sets this one"
+
+
 def _nccl(values: Values) -> Iterator[str]:
     settings = {name: value for name, value in (values.get("nccl_settings") or {}).items() if value is not None}
     yield from (f"nccl_settings: {fault}" for fault in _nccl_conf.problems(settings))
 
 
-_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _nccl)
+_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl)
