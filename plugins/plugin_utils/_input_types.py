@@ -31,7 +31,7 @@ TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _TEXT_LISTS = ("nfs_mount_options", "validate_nodelist")
 # Texts of several lines that are right, or that are judged with better words elsewhere.
 _LINES = ("munge_key", "docker_config", "users_accounts", "enroot_credentials", "enroot_config", "slurm_config")
-_SECRET = re.compile(r"password|credentials|^munge_key$")
+_SECRET = re.compile(r"password$|^enroot_credentials$|^munge_key$")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _PATH = re.compile(r"/[A-Za-z0-9._/+@:,=%~-]*")
 _LONGEST = 80
