@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible.errors import AnsibleError
@@ -26,6 +27,8 @@ if t.TYPE_CHECKING:
 
 # Errors about what is known only after a machine was asked; its role judges such a value then.
 _LATER = ("ansible_", "hostvars", "has no attribute")
+_SIZES = ("gpucluster_vm_size", "azure_vm_size", "gpucluster_vm_size_record")
+_STORAGE = ("nfs_", "scratch_", "gpucluster_networks", "gpucluster_nfs_server", *_SIZES)
 _MOST = 40
 
 
@@ -44,7 +47,7 @@ class ActionModule(ActionBase):
         for host in dict.fromkeys([arguments["main"], *arguments["hosts"]]):
             judge.take(host)
         problems = judge.problems()
-        result.update(changed=False, sets=len(judge.sets.members))
+        result.update(changed=False, sets=len(judge.sets.members), storage=judge.storage())
         if problems:
             more = [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
             text = "\n".join([*problems[:_MOST], *more])
@@ -58,9 +61,16 @@ class _Judge:
     def __init__(self, loader: t.Any, variables: Raw, main: str) -> None:
         """Remember which host has the inputs of the whole cluster."""
         self._loader, self._variables, self._main = loader, variables, main
-        self._inputs = {*_input_rules.known(), "azure_vm_size"}
+        self._inputs = {*_input_rules.known(), *_SIZES}
         self.sets = _input_sets.Distinct(self._inputs.__contains__)
+        self._storage: dict[str, _input_sets.Distinct] = {
+            task: _input_sets.Distinct(_is_storage) for task in ("servers", "clients", "computes")
+        }
+        groups = {name: list(hosts) for name, hosts in variables["groups"].items()}
+        self._cluster = _input_cluster.Cluster(groups, {}, {})
+        self._tasks = {task: frozenset(self._cluster.of(task)) for task in self._storage}
         self._faults: list[list[str]] = []
+        self._sized: list[bool] = []
         self._names: set[str] = set()
         self._machines: dict[str, dict[str, t.Any]] = {}
         self._cluster_values: dict[str, t.Any] = {}
@@ -74,12 +84,20 @@ class _Judge:
             "host": raw.get("ansible_host", host),
             "computer_name": raw.get("azure_computer_name", ""),
         }
+        for task, kinds in self._storage.items():
+            if host in self._tasks[task]:
+                kinds.add(host, raw)
         if self.sets.add(host, raw):
             values, faults = self._templated(raw)
             judged = _input_rules.judge(values)
             self._faults.append(faults + judged.faults)
+            self._sized.append(any(raw.get(name) for name in _SIZES))
             if host == self._main:
                 self._cluster_values = judged.good
+
+    def storage(self) -> list[str]:
+        """Return one host of each kind of storage: what a server shares, a client mounts, or a node has."""
+        return sorted({members[0] for kinds in self._storage.values() for members in kinds.members})
 
     def problems(self) -> list[str]:
         """Return each sentence once, with the hosts that it is about unless these are all."""
@@ -94,9 +112,9 @@ class _Judge:
         ]
 
     def _of_cluster(self) -> list[str]:
-        groups = {name: list(hosts) for name, hosts in self._variables["groups"].items()}
-        cluster = _input_cluster.Cluster(groups, self._cluster_values, self._machines)
-        return _input_cluster.problems(cluster)
+        unsized = [host for members, sized in zip(self.sets.members, self._sized) if not sized for host in members]
+        found = {"values": self._cluster_values, "machines": self._machines, "unsized": unsized}
+        return _input_cluster.problems(dataclasses.replace(self._cluster, **found))
 
     def _templated(self, raw: Raw) -> tuple[dict[str, t.Any], list[str]]:
         """Return the inputs of one host, and what is wrong with their templates."""
@@ -111,6 +129,10 @@ class _Judge:
                 if not any(word in text for word in _LATER):
                     faults.append(f"{name}: {text}")
         return values, faults
+
+
+def _is_storage(name: str) -> bool:
+    return name.startswith(_STORAGE)
 
 
 def _located(fault: str, hosts: list[str], total: int) -> str:

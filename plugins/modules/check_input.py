@@ -45,6 +45,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+storage:
+  description: One host of each kind of shared and local storage, whose roles judge what they alone know.
+  returned: always
+  type: list
+  elements: str
 sets:
   description: How many distinct sets of inputs there are.
   returned: always

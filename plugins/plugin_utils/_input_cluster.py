@@ -12,7 +12,7 @@ import re
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _input_types, _nfs_data
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue, _input_types, _nfs_data
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._input_types import problem
 
 if t.TYPE_CHECKING:
@@ -49,6 +49,8 @@ class Cluster:
     # The machines that are looked at, and how Ansible reaches them: C(connection), C(host), and C(computer_name)
     # where a cloud knows it.
     machines: Mapping[str, Mapping[str, t.Any]]
+    # Those that do not say what hardware they are.
+    unsized: Sequence[str] = ()
 
     def of(self, task: str) -> list[str]:
         """Return the machines that have a task."""
@@ -117,6 +119,16 @@ def _localhost(cluster: Cluster) -> Iterator[str]:
             )
 
 
+def _sizes(cluster: Cluster) -> Iterator[str]:
+    """Refuse nodes of which nobody knows what they are."""
+    wrong = [host for host in cluster.computes if host in set(cluster.unsized)]
+    if wrong:
+        yield (
+            f"gpucluster_vm_size: found nothing for {_some(wrong)}; allowed: {', '.join(_catalogue.names())}, or other"
+            " hardware in gpucluster_vm_size_record"
+        )
+
+
 def _named_machines(cluster: Cluster) -> Iterator[str]:
     """Refuse machines that the inventory does not have."""
     for name in _MACHINES:
@@ -174,4 +186,4 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-_PARTS = (_groups, _names, _localhost, _named_machines, _state, _filer, _user)
+_PARTS = (_groups, _names, _sizes, _localhost, _named_machines, _state, _filer, _user)

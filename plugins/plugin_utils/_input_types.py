@@ -18,7 +18,7 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,7 +60,7 @@ def options() -> dict[str, dict[str, t.Any]]:
     """Return the inputs of all roles with their options; the fullest of several entry points wins."""
     found: dict[str, dict[str, t.Any]] = {}
     for path in sorted(ROLES.glob("*/meta/argument_specs.yml")):
-        for spec in yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"].values():
+        for spec in yaml_load(path.read_text(encoding="utf-8"))["argument_specs"].values():
             for name, option in (spec.get("options") or {}).items():
                 found.setdefault(name, {**option, "role": path.parts[-3]})
     return found

@@ -82,6 +82,14 @@ def test_what_is_meant_passes(groups: dict[str, list[str]], values: dict[str, t.
     assert found(groups, **values) == []
 
 
+def test_a_node_has_to_say_what_hardware_it_is() -> None:
+    groups = {"slurm_controller": ["head"], "slurm_compute": ["gpu1"]}
+
+    (sentence,) = problems(Cluster({"all": ["head", "gpu1"], **groups}, {}, {"head": {}, "gpu1": {}}, ["head", "gpu1"]))
+
+    assert sentence.startswith("gpucluster_vm_size: found nothing for gpu1; allowed: DGX_A100, ")
+
+
 def test_a_cloud_may_count_in_capital_letters() -> None:
     groups = {"slurm_compute": ["gpu00000A"]}
 
