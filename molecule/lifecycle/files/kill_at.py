@@ -1,7 +1,4 @@
-"""Run a command, and kill it with all its descendants (SIGKILL) once its output contains TEXT.
-
-Usage: kill_at.py TEXT COMMAND...
-"""
+"""Kill a command and its descendants (SIGKILL) once its output contains TEXT. Usage: kill_at.py TEXT COMMAND..."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """Return a process and its descendants. A process group is not enough: Ansible's workers have sessions of their own."""
+    """Return a process and its descendants; Ansible's workers leave the process group."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
