@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
     from .case import Case
     from .machine import Machine
 
-# Where Slurm puts what it starts, wherever the tree of control groups begins. What is below user.slice is made by users.
+# Where Slurm puts what it starts, wherever the tree of control groups begins. What is below user.slice is of users.
 # A job's group has its number, or from Slurm 26.05 on its SLUID.
 _SLURM = re.compile(
     r"^(?:/(?!user\.slice/)[^/]+)*?/(?:"
@@ -90,7 +90,7 @@ def over(processes: list[Process], steps: list[Step]) -> list[Process]:
 
 
 def of_job(here: Here, jobs: frozenset[str], uid: str) -> list[Process]:
-    """Return what is left of a job; where jobs have no control groups, what its user has left that is of no other job."""
+    """Return what is left of a job; without control groups, what its user has left that is of no other job."""
     others = [step for step in here.steps if not step.jobs & jobs]
     return [
         process

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check import leftovers
-from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.verdict import Verdict
 from ansible_collections.hpcai.gpucluster.tests.unit.roles.nhc import machines
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.verdict import Verdict
 
 SCOPE = "0::/system.slice/slurmstepd.scope"
 SLUID = "s0AV3K7Q2M4Z9X"
