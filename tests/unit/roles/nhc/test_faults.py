@@ -384,3 +384,20 @@ def test_systemd_stands_in_where_chrony_is_missing() -> None:
     seen.append(machines.judge(machine, config, names=["clock"])["clock"].status)
 
     assert seen == ["not run", "healthy", "unhealthy", "unknown", "unknown"]
+
+
+# An application's own fault, and what the driver says of a page that it has set aside.
+@pytest.mark.parametrize("number", [13, 31, 43, 45, 63, 66, 94, 154])
+def test_a_harmless_xid_convicts_nobody(number: int) -> None:
+    machine = machines.healthy(SIZE)
+    _log(f"NVRM: Xid (PCI:0001:00:00): {number}, pid=1")(machine)
+
+    assert machines.judge(machine, machines.expectations(SIZE), names=["gpu_xid"])["gpu_xid"].status == "healthy"
+
+
+@pytest.mark.parametrize("number", [48, 61, 62, 64, 74, 79, 92, 95, 119, 120, 140])
+def test_an_xid_of_the_hardware_convicts(number: int) -> None:
+    machine = machines.healthy(SIZE)
+    _log(f"NVRM: Xid (PCI:0001:00:00): {number}, pid=1")(machine)
+
+    assert machines.judge(machine, machines.expectations(SIZE), names=["gpu_xid"])["gpu_xid"].status == "unhealthy"
