@@ -205,7 +205,13 @@ def test_a_down_node_is_left_alone(state: str) -> None:
     assert not slurm.writes()
 
 
-@pytest.mark.parametrize("flag", ["REBOOT_ISSUED", "POWERING_DOWN", "POWERED_DOWN"])
+@pytest.mark.parametrize(
+    "flag",
+    [
+        *("REBOOT_REQUESTED", "REBOOT_ISSUED", "FUTURE"),
+        *("POWERING_DOWN", "POWERED_DOWN", "POWER_DOWN", "POWERING_UP"),
+    ],
+)
 @pytest.mark.parametrize("found", [SICK, WELL], ids=["sick", "well"])
 def test_a_node_that_slurm_reboots_is_left_alone(flag: str, found: list[Verdict]) -> None:
     slurm = FakeSlurm(f"IDLE+DRAIN+{flag}", "NHC: gpu_count: expected 8 GPUs")
