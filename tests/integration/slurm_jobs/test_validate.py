@@ -81,5 +81,7 @@ def test_words_of_the_command_line_are_not_taken_from_the_inventory(cluster: Clu
         "baseline": "cis-level-1",
     }
 
-    assert cluster.run("validate.yml", validate_stages=["nccl"], validate_nodelist=["gpu1"]) == 0, cluster.output[-3000:]
+    assert cluster.run("validate.yml", validate_stages=["nccl"], validate_nodelist=["gpu1"]) == 0, cluster.output[
+        -3000:
+    ]
     assert _statuses(cluster) == {"gpu1": "pass"}
