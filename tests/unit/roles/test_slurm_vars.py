@@ -91,3 +91,15 @@ def test_a_database_elsewhere_is_saved_with_the_account_of_slurmdbd() -> None:
         '[client]\nhost="db9"\nport=3307\nuser="acct"\npassword="p#a\\\\s"\n'
     )
     assert "password" not in value("__slurm_dump_options", slurm_database_config=config)
+
+
+def test_jobs_are_held_to_their_cores_devices_and_memory() -> None:
+    found = value("__slurm_cgroup_config", __slurm_cgroup=True)
+
+    assert found == {
+        "CgroupPlugin": "autodetect",
+        "ConstrainCores": True,
+        "ConstrainDevices": True,
+        "ConstrainRAMSpace": True,
+    }
+    assert value("__slurm_cgroup_config", __slurm_cgroup=False) == {"CgroupPlugin": "disabled"}
