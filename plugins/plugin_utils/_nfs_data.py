@@ -131,5 +131,5 @@ def mount_entry(mount: t.Mapping[str, t.Any], default_server: str, default_optio
         "source": mount_source(mount, default_server),
         "type": mount_type(mount),
         "options": mount_options(mount, default_options),
-        "hide": bool(mount.get("hide", False)),
+        "hide": str(mount.get("hide", False)).lower() in ("true", "yes", "on", "1"),
     }
