@@ -113,8 +113,10 @@ class _Judge:
 
     def _of_cluster(self) -> list[str]:
         unsized = [host for members, sized in zip(self.sets.members, self._sized) if not sized for host in members]
-        found = {"values": self._cluster_values, "machines": self._machines, "unsized": unsized}
-        return _input_cluster.problems(dataclasses.replace(self._cluster, **found))
+        cluster = dataclasses.replace(
+            self._cluster, values=self._cluster_values, machines=self._machines, unsized=unsized
+        )
+        return _input_cluster.problems(cluster)
 
     def _templated(self, raw: Raw) -> tuple[dict[str, t.Any], list[str]]:
         """Return the inputs of one host, and what is wrong with their templates."""

@@ -150,10 +150,6 @@ def _each(rule: Rule) -> Rule:
     return lambda value: next((wrong for item in value if (wrong := rule(item))), "")
 
 
-def _path(value: t.Any) -> str:
-    return _input_types._path("", {"default": "/"}, value)
-
-
 def _own_path(value: t.Any) -> str:
     return path(value) or ("a folder that is not the system's" if str(value).rstrip("/") in (*SYSTEM, "") else "")
 

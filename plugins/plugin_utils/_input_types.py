@@ -101,8 +101,8 @@ def _entry(where: str, spec: Mapping[str, Option] | None, value: Mapping[str, t.
             yield from problems(f"{where}.{name}", option, value[name])
         elif option.get("required"):
             yield f"{where}.{name}: found nothing; allowed: {_article(option)}"
-    for name in value if spec else ():
-        if name not in spec:
+    for name in value:
+        if spec and name not in spec:
             near = nearest(str(name), spec)
             yield f"{where}: found the key {name!r}; allowed: {', '.join(spec)}" + (
                 f"; did you mean {near}?" if near else ""

@@ -118,6 +118,8 @@ def is_below(path: str, roots: t.Iterable[str]) -> bool:
 
 def client_problem(client: str) -> str:
     """Return what is wrong with one client of an export, or an empty string."""
+    if not client.isprintable():
+        return f"{client!r} holds a control character"
     if "/" in client:
         return _network_problem(client)
     if re.fullmatch(r"[0-9.]+", client) or ":" in client:
@@ -205,7 +207,7 @@ def _export_choices(where: str, export: Record) -> Iterator[str]:
 
 def _export_options(where: str, export: Record) -> Iterator[str]:
     """Check what stands in the line of the export beside its path: it must not end it, or open another bracket."""
-    options = export.get("options")
+    options: t.Any = export.get("options")
     if data.is_raw(options):
         if not _RAW_EXPORT.fullmatch(options):
             yield f"{where}.options: {options!r} is not of the form 'client(option,option) client(option)' on one line"

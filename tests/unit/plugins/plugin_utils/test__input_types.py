@@ -37,9 +37,10 @@ def test_nothing_is_never_a_value(name: str) -> None:
 
 @pytest.mark.parametrize("name", BOOLS)
 def test_a_switch_takes_words(name: str) -> None:
-    for word in (True, False, "false", "no", "0", 0, "Off", "TRUE", "yes", "1", "on"):
+    words: list[t.Any] = [True, False, "false", "no", "0", 0, "Off", "TRUE", "yes", "1", "on"]
+    for word in words:
         assert found(name, word) == []
-    for word in ("maybe", "", "y", 2, [True], "false "):
+    for word in t.cast("tuple[t.Any, ...]", ("maybe", "", "y", 2, [True], "false ")):
         assert found(name, word) == [f"{name}: found {word!r}; allowed: true or false"]
 
 
