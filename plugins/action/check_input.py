@@ -80,7 +80,6 @@ class _Judge:
         raw = self._variables["hostvars"].raw_get(host)
         self._names.update(raw)
         self._machines[host] = {
-            "connection": raw.get("ansible_connection", "ssh"),
             "host": raw.get("ansible_host", host),
             "computer_name": raw.get("azure_computer_name", ""),
         }

@@ -46,8 +46,8 @@ class Cluster:
 
     groups: Groups
     values: Mapping[str, t.Any]
-    # The machines that are looked at, and how Ansible reaches them: C(connection), C(host), and C(computer_name)
-    # where a cloud knows it.
+    # The machines that are looked at, and C(host), where Ansible reaches them, and C(computer_name) where a cloud
+    # knows it.
     machines: Mapping[str, Mapping[str, t.Any]]
     # Those that do not say what hardware they are.
     unsized: Sequence[str] = ()
@@ -107,11 +107,7 @@ def _localhost(cluster: Cluster) -> Iterator[str]:
     """Refuse another machine under the name of this one: it would take over what is delegated to localhost."""
     for name in ("localhost", "127.0.0.1", "::1"):
         machine = cluster.machines.get(name, {})
-        away = machine.get("connection", "local") != "local" or machine.get("host", name) not in (
-            name,
-            "127.0.0.1",
-            "::1",
-        )
+        away = machine.get("host", name) not in ("localhost", "127.0.0.1", "::1")
         if machine and (away or any(name in cluster.groups.get(group, ()) for group in _OUR_GROUPS)):
             yield (
                 f"inventory: found a machine of the cluster named {name}; allowed: any other name, because tasks for"

@@ -16,7 +16,7 @@ ALICE = {"name": "alice", "uid": 2001}
 def found(groups: dict[str, list[str]] | None = None, **values: t.Any) -> list[str]:
     chosen = {"slurm_controller": ["head"], "slurm_compute": ["gpu1", "gpu2"], **(groups or {})}
     hosts = list(dict.fromkeys(host for names in chosen.values() for host in names))
-    machines: dict[str, dict[str, t.Any]] = {host: {"connection": "ssh", "host": host} for host in hosts}
+    machines: dict[str, dict[str, t.Any]] = {host: {"host": host} for host in hosts}
     machines.update(values.pop("machines", {}))
     return problems(Cluster({"all": hosts, **chosen}, values, machines))
 
@@ -100,9 +100,9 @@ def test_a_cloud_may_count_in_capital_letters() -> None:
 @pytest.mark.parametrize(
     ("machine", "faults"),
     [
-        ({"connection": "local", "host": "localhost"}, 0),
-        ({"connection": "ssh", "host": "localhost"}, 1),
-        ({"connection": "local", "host": "10.0.0.9"}, 1),
+        ({"host": "localhost"}, 0),
+        ({"host": "127.0.0.1"}, 0),
+        ({"host": "10.0.0.9"}, 1),
     ],
 )
 def test_no_other_machine_takes_the_name_of_this_one(machine: dict[str, str], faults: int) -> None:
