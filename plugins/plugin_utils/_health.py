@@ -19,6 +19,7 @@ from collections.abc import Mapping
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _hardware as _places
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._plain import plain
 
 if t.TYPE_CHECKING:
@@ -74,6 +75,7 @@ THRESHOLDS: dict[str, Params] = {
     "munge": {"timeout_seconds": 5, "samples": 2},
     "slurmd": {"timeout_seconds": 5, "samples": 2},
     "leftovers": {"uid_min": 1000, "samples": 2},
+    "nhc": {"path": None, "timeout_seconds": 15},
     "host_to_device": {"timeout_seconds": 300},
     "device_to_host": {"timeout_seconds": 300},
     "nvlink_allreduce": {"timeout_seconds": 600},
@@ -139,7 +141,7 @@ def expectations(
         "vm_size": record["name"],
         "deadline_seconds": dict(DEADLINES),
         "sets": {
-            "fast": [name for name in checks if name not in THROUGHPUT],
+            "fast": [name for name in checks if name not in THROUGHPUT and (name != "nhc" or checks[name]["path"])],
             "prolog": list(PROLOG if prolog is None else prolog),
             "throughput": list(THROUGHPUT),
         },
@@ -230,9 +232,12 @@ def _topology(record: Mapping[str, t.Any], told: Params) -> Params:
             if gpu.get(key):
                 devices[gpu[key]] = gpu["numa_node"]
     known = bool(devices) or source == "machine"
+    nodes = range(record["numa_nodes"]) if source != "machine" else ()
+    cpus = {str(node): _places.ranges(_places.numa_cpus(dict(record), node)) for node in nodes}
     return {
         "path": (told["nccl_topology_path"] or path) if source != "none" else None,
         "devices": devices if known else None,
+        "cpus": cpus,
     }
 
 
@@ -267,8 +272,8 @@ def _params_problems(name: str, known: Params, params: Mapping[str, t.Any]) -> I
 def _kind(key: str, default: t.Any) -> str:
     if key in ("path", "kernel_log", "model"):
         return "text"
-    if key in ("devices", "adapters"):
-        return "mapping" if key == "devices" else "list"
+    if key in ("devices", "cpus", "adapters"):
+        return "list" if key == "adapters" else "mapping"
     kinds = {bool: "truth value", dict: "mapping", list: "list"}
     return kinds.get(type(default), "number")
 

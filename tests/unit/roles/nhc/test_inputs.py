@@ -40,7 +40,7 @@ FOLLOWS: list[tuple[str, t.Any, str, dict[str, t.Any]]] = [
     ("nhc_application_clocks", False, "gpu_clocks", {"application": False}),
     ("nccl_topology", "none", "nccl_topology", {"path": None}),
     ("nccl_topology", "record", "nccl_topology", {}),
-    ("nccl_topology", "machine", "nccl_topology", {"devices": {}}),
+    ("nccl_topology", "machine", "nccl_topology", {"devices": {}, "cpus": {}}),
     ("nccl_topology_path", "/opt/topo.xml", "nccl_topology", {"path": "/opt/topo.xml"}),
     ("nccl_topology_path", "", "nccl_topology", {}),
 ]
