@@ -242,8 +242,8 @@ class Task:
                 environ_update={"ENROOT_CONFIG_PATH": folder, "TTY_OFF": "1"},
             )
         if code or not part.exists():
-            said = [line for line in (err + "\n" + out).splitlines() if line.strip()]
-            words = " ".join(said[-4:]) or f"exit status {code}"
+            said = [line for line in (err + "\n" + out).splitlines() if line.strip() and not line.startswith("[INFO]")]
+            words = " ".join(said[-4:]) or f"nothing, exit status {code}"
             raise images.ImageError(f"enroot cannot import {uri}: {_cause(uri, known)}enroot said: {words}")
 
 
