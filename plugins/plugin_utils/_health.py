@@ -15,6 +15,8 @@ import copy
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _hardware as _places
+
 if t.TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -68,6 +70,7 @@ THRESHOLDS: dict[str, Params] = {
     "munge": {"timeout_seconds": 5, "samples": 2},
     "slurmd": {"timeout_seconds": 5, "samples": 2},
     "leftovers": {"uid_min": 1000, "samples": 2},
+    "nhc": {"path": None, "timeout_seconds": 15},
     "host_to_device": {"timeout_seconds": 300},
     "device_to_host": {"timeout_seconds": 300},
     "nvlink_allreduce": {"timeout_seconds": 600},
@@ -108,7 +111,7 @@ def expectations(
         "vm_size": record["name"],
         "deadline_seconds": dict(DEADLINES),
         "sets": {
-            "fast": [name for name in checks if name not in THROUGHPUT],
+            "fast": [name for name in checks if name not in THROUGHPUT and (name != "nhc" or checks[name]["path"])],
             "prolog": list(PROLOG if prolog is None else prolog),
             "throughput": list(THROUGHPUT),
         },
@@ -173,7 +176,8 @@ def _topology(record: Mapping[str, t.Any]) -> Params:
     nccl = record.get("nccl") or {}
     family = nccl.get("family")
     path = f"/opt/microsoft/{family}-topo.xml" if family else "/opt/gpucluster/nccl/topo.xml"
-    return {"path": path if nccl.get("topology_file") else None, "devices": devices or None}
+    cpus = {str(node): _places.ranges(_places.numa_cpus(dict(record), node)) for node in range(record["numa_nodes"])}
+    return {"path": path if nccl.get("topology_file") else None, "devices": devices or None, "cpus": cpus}
 
 
 def _fail(record: Mapping[str, t.Any], name: str) -> t.Any:
@@ -207,8 +211,8 @@ def _params_problems(name: str, known: Params, params: Mapping[str, t.Any]) -> I
 def _kind(key: str, default: t.Any) -> str:
     if key in ("path", "kernel_log", "model"):
         return "text"
-    if key in ("devices", "adapters"):
-        return "mapping" if key == "devices" else "list"
+    if key in ("devices", "cpus", "adapters"):
+        return "list" if key == "adapters" else "mapping"
     kinds = {bool: "truth value", dict: "mapping", list: "list"}
     return kinds.get(type(default), "number")
 
