@@ -58,6 +58,8 @@ class Scripts:
             )
             work = folder / role
             work.mkdir()
+            if role == "enroot":
+                lookups += ", 'enroot/proof': '#!/bin/sh\n' ~ __enroot_proof"
             texts |= role_values(work, role, f"{{{lookups}}}", {"machine": variables})["machine"]
         return texts
 
@@ -165,6 +167,20 @@ def test_a_boot_removes_what_jobs_left_that_it_ended_and_a_restart_of_the_unit_n
     _containers(scripts, "pyxis_5.1")
     assert scripts.run("enroot/epilog", "boot").returncode == 0
     assert _left(scripts) == ["pyxis_25.10", "pyxis_5.1"]
+
+
+@pytest.mark.parametrize(("virtual", "value", "fails"), [(1, 0, True), (1, 1, False), (0, 0, False)])
+def test_a_machine_that_follows_links_of_others_is_refused_and_a_container_is_not(
+    scripts: Scripts, virtual: int, value: int, fails: bool
+) -> None:
+    scripts.stand_in("systemd-detect-virt", f"exit {virtual}")
+    scripts.stand_in("cat", f"echo {value}")
+    scripts.stand_in("enroot-nsenter", "exit 0")
+
+    done = scripts.run("enroot/proof", str(scripts.data))
+
+    assert done.returncode == int(fails)
+    assert ("protected_symlinks is 0; set it in enroot_sysctl" in done.stderr) == fails
 
 
 @pytest.fixture
