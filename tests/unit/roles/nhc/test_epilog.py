@@ -69,7 +69,7 @@ def test_processes_in_the_control_group_of_the_job_are_ended_and_no_others(
         machines.process(
             203, "forged", "0::/user.slice/user-2001.slice/user@2001.service/slurmstepd.scope/job_7/step_0"
         ),
-        machines.process(204, "orphan", SERVICE),
+        machines.process(204, "agent", SERVICE, start=10),  # that a prolog started, for example
     )
 
     assert epilog.clean(machine, CONFIG, {**JOB, **environment}) == []
