@@ -16,6 +16,8 @@ if t.TYPE_CHECKING:
 FORMAT = "%N|%R|%T|%v|%G|%c|%E"
 _MARKS = "*~#!%$@^-+"
 _BUSY = {"allocated", "mixed", "planned"}
+# The first letters of the states in which a node gets no more jobs until somebody mends it.
+_LOST = ("drain", "down", "err", "fail", "inval", "no_resp", "unk")
 # A node that still cleans up after a job is free in a moment.
 _FREE = {"idle", "completing"}
 
@@ -46,6 +48,17 @@ class Node(t.NamedTuple):
     def busy(self) -> bool:
         """Whether the node is well but works for somebody."""
         return self.state in _BUSY and self.answers
+
+    @property
+    def lost(self) -> bool:
+        """Whether the node gets no more jobs."""
+        return self.state.startswith(_LOST) or not self.answers
+
+    @property
+    def condition(self) -> str:
+        """The state with its reason, in words."""
+        silent = "" if self.answers else ", slurmd does not answer"
+        return f"{self.state}{silent}" + (f": {self.reason}" if self.reason else "")
 
 
 class Selection(t.NamedTuple):

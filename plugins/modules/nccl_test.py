@@ -196,6 +196,17 @@ results:
     nccl:
       description: Version of NCCL, where the program says it.
       type: str
+    world:
+      description:
+        - Processes that found each other; V(1) if each ran by itself, as where MPI and C(srun --mpi) do not fit.
+      type: int
+    hosts:
+      description: Machines of these processes.
+      type: int
+    devices:
+      description: Names of their GPUs, as the program says them.
+      type: list
+      elements: str
     rc:
       description: Exit status; 124 if it took too long.
       type: int
@@ -263,6 +274,7 @@ def program(params: dict[str, t.Any], collective: str) -> list[str]:
 def result(nodes: list[str], collective: str, found: _slurm_job.Result, params: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return one measurement."""
     report = _nccl_tests.parse(f"{found.stdout}\n{found.stderr}")
+    ranks = sorted(rank["rank"] for rank in report.ranks)
     problem = (
         f"{found.lost} before this was measured"
         if found.lost
@@ -281,6 +293,9 @@ def result(nodes: list[str], collective: str, found: _slurm_job.Result, params: 
         "rows": [{"size": row.size, "busbw": row.out_of_place.busbw} for row in report.rows],
         "version": report.version,
         "nccl": report.nccl,
+        "world": len(ranks) if ranks == list(range(len(ranks))) else 1,
+        "hosts": len({rank["host"] for rank in report.ranks}),
+        "devices": sorted({rank["name"] for rank in report.ranks}),
         "rc": found.code,
         "seconds": round(found.seconds, 2),
         "log": f"{found.stdout}\n{found.stderr}"[-4000:] if problem else "",
@@ -289,6 +304,10 @@ def result(nodes: list[str], collective: str, found: _slurm_job.Result, params: 
 
 def measure(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
     """Hold the nodes, run all tests, and let the nodes go."""
+    if not all(params["groups"]):
+        raise _slurm_job.SlurmError(
+            "groups has a group without nodes; a job for it could run on nodes that nobody named"
+        )
     wanted = measurements(params)
     names = list(dict.fromkeys(node for nodes, _collective in wanted for node in nodes))
     with _slurm_run.allocation(slurm, params, names) as job:

@@ -226,7 +226,7 @@ def _topology(record: Mapping[str, t.Any], told: Params) -> Params:
     family = nccl.get("family")
     path = f"/opt/microsoft/{family}-topo.xml" if family else "/opt/gpucluster/nccl/topo.xml"
     devices = {}
-    # A file made from the machine's own PCI tree has that tree's devices, which no record knows.
+    # A file made from the machine's own PCI tree has that tree's devices and CPUs, which no record knows.
     for gpu in (record.get("topology") or []) if source != "machine" else []:
         for key in ("pci", "hca_pci"):
             if gpu.get(key):

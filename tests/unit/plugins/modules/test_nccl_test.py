@@ -108,6 +108,23 @@ def test_an_allocation_in_which_nothing_was_measured_is_an_error() -> None:
         nccl_test.measure(_slurm_job.Slurm(ShortAllocation()), {**PARAMS, "groups": [["gpu3", "gpu4"]]})
 
 
+def test_a_group_without_nodes_is_no_job() -> None:
+    fake = FakeCluster()
+
+    with pytest.raises(_slurm_job.SlurmError, match="a group without nodes"):
+        nccl_test.measure(_slurm_job.Slurm(fake), {**PARAMS, "groups": [[]]})
+    assert fake.calls == []
+
+
+@pytest.mark.parametrize(("output", "world"), [(GOOD, 2), (GOOD + GOOD, 1), ("", 0)])
+def test_processes_that_do_not_find_each_other_are_no_world(output: str, world: int) -> None:
+    step = nccl_test.step(PARAMS, ["gpu1"], "all_reduce")
+    found = nccl_test.result(["gpu1"], "all_reduce", _slurm_job.Result(step, 0, output, "", 1.0), PARAMS)
+
+    assert found["world"] == world
+    assert found["devices"] == (["NVIDIA H200"] if output else [])
+
+
 def test_the_program_gets_the_arguments_of_nccl_tests() -> None:
     assert nccl_test.program(PARAMS, "alltoall") == [
         *["/opt/alltoall_perf", "-b", "8", "-e", "4G", "-f", "2", "-n", "20", "-c", "1", "-g", "1"]
