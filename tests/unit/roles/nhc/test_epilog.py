@@ -174,6 +174,16 @@ def test_without_a_job_nothing_is_touched(job: str) -> None:
     assert machine.signals == []
 
 
+def test_what_other_jobs_hold_on_a_divided_gpu_is_not_of_this_one() -> None:
+    machine = machines.healthy(SIZE)
+    _smi(machine).config["faults"] = {"mig": [1]}
+    _smi(machine).shows(1, memory__used="30000")
+    _smi(machine).shows("*", clocks__applications__graphics="1095")
+
+    assert epilog.clean(machine, CONFIG, JOB) == []
+    assert not [call for call in machine.calls if "-ac" in call]
+
+
 def test_a_job_without_gpus_starts_no_nvidia_smi() -> None:
     machine = machines.healthy(SIZE)
 
