@@ -60,6 +60,7 @@ CHECKS = {
     "munge": ("services", "munge"),
     "slurmd": ("services", "slurmd"),
     "leftovers": ("leftovers", "check"),
+    "nhc": ("site_checks", "check"),
     "host_to_device": ("throughput", "host_to_device"),
     "device_to_host": ("throughput", "device_to_host"),
     "nvlink_allreduce": ("throughput", "allreduce"),

@@ -76,6 +76,18 @@ def test_a_file_is_removed_once(tmp_path: Path) -> None:
     assert bring(tmp_path, path, None) == []
 
 
+def test_a_folder_is_removed_with_all_that_is_in_it_and_a_link_to_one_alone(tmp_path: Path) -> None:
+    (tmp_path / "folder/sub").mkdir(parents=True)
+    (tmp_path / "folder/sub/file").write_text("text\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to("other")
+
+    assert bring(tmp_path, tmp_path / "folder", None) == ["remove"]
+    assert bring(tmp_path, tmp_path / "link", None) == ["remove"]
+    assert bring(tmp_path, tmp_path / "folder", None) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+
+
 def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"\xff\xfe")

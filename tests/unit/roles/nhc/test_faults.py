@@ -11,7 +11,6 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check import (
     hardware,
-    leftovers,
     marker,
     topology,
     xid,
@@ -274,41 +273,6 @@ def test_an_xid_counts_until_the_next_boot_or_until_it_is_forgotten() -> None:
 )
 def test_xids_are_read_in_every_form(line: str, found: list[str]) -> None:
     assert [event.key() for event in xid.events([line])] == found
-
-
-def test_leftovers_are_processes_of_jobs_without_a_step() -> None:
-    machine = machines.healthy(SIZE)
-
-    def process(pid: int, uid: int, environment: str, command: str) -> None:
-        machine.uids[f"/proc/{pid}"] = uid
-        machine.files.update(
-            {f"/proc/{pid}/environ": environment, f"/proc/{pid}/comm": command, f"/proc/{pid}/cmdline": command}
-        )
-
-    process(100, 0, "", "slurmstepd: [7.batch]")
-    process(101, 5000, "A=b\0SLURM_JOB_ID=7\0", "python")  # its step is here
-    process(102, 5000, "SLURM_JOB_ID=6\0", "sleep")
-    process(103, 0, "SLURM_JOB_ID=6\0", "root-daemon")
-    process(104, 5000, "HOME=/home/a\0", "tmux")  # of a login
-    machine.forget_names()
-    config = machines.expectations(SIZE, leftovers={"samples": 1})
-    verdict = machines.judge(machine, config, names=["leftovers"])["leftovers"]
-
-    assert verdict.reason == "expected no process of a finished job, found sleep (102) of job 6"
-    assert [process.pid for process in leftovers.processes(machine, 1000, "7")] == [101]
-
-
-def test_without_the_right_to_look_leftovers_are_unknown() -> None:
-    machine = machines.healthy(SIZE)
-    machine.uids["/proc/1"] = 5000
-    read = machine.read
-    machine.read = lambda path: read(path) if "environ" not in path else _denied()  # type: ignore[method-assign]
-
-    assert machines.judge(machine, machines.expectations(SIZE), names=["leftovers"])["leftovers"].status == "unknown"
-
-
-def _denied() -> str:
-    raise PermissionError(13, "Permission denied")
 
 
 def test_ports_of_other_adapters_are_no_matter_of_the_fabric() -> None:
