@@ -365,3 +365,15 @@ def test_an_xid_of_the_hardware_convicts(number: int) -> None:
     _log(f"NVRM: Xid (PCI:0001:00:00): {number}, pid=1")(machine)
 
     assert machines.judge(machine, machines.expectations(SIZE), names=["gpu_xid"])["gpu_xid"].status == "unhealthy"
+
+
+@pytest.mark.parametrize(
+    ("single", "double", "status"), [(61, 0, "healthy"), (31, 31, "unhealthy"), (0, 62, "unhealthy")]
+)
+def test_retired_pages_are_counted_together(single: int, double: int, status: str) -> None:
+    size = "standard_nd40rs_v2"
+    machine = machines.healthy(size)
+    values = {"retired_pages__single_bit_ecc__count": str(single), "retired_pages__double_bit__count": str(double)}
+    _gpu(2, **values)(machine)
+
+    assert machines.judge(machine, machines.expectations(size), names=["gpu_remap"])["gpu_remap"].status == status
