@@ -93,8 +93,8 @@ def parse(text: str) -> list[Node]:
 
 
 def gpus(gres: str) -> int:
-    """Return the number of GPUs in a list such as C(gpu:h100:8,nic:2), with or without sockets in brackets."""
-    return sum(int(number) for number in re.findall(r"(?:^|,)gpu:(?:[^,(:]+:)?(\d+)", gres))
+    """Return the number of GPUs in a list such as C(gpu:h100:no_consume:8(S:0-1),nic:2); marks may be missing."""
+    return sum(int(number) for number in re.findall(r"(?:^|,)gpu:(?:[^,(:]+:)*(\d+)(?=$|[,(])", gres))
 
 
 def select(

@@ -175,7 +175,9 @@ results:
       description: Why it failed or was not measured, in words.
       type: str
     busbw:
-      description: Bus bandwidth out of place at the largest size, in GB/s; null unless it is V(ok).
+      description:
+        - Bus bandwidth out of place at the largest size, in GB/s; null unless it is V(ok).
+        - A run whose largest size is below the one that was asked for, for want of memory, has failed.
       type: float
       sample: 345.36
     largest:
@@ -269,11 +271,16 @@ def program(params: dict[str, t.Any], collective: str) -> list[str]:
     return [*command, *sizes, "-n", str(params["iterations"]), "-c", "1", "-g", "1"]
 
 
-def result(nodes: list[str], collective: str, found: _slurm_job.Result) -> dict[str, t.Any]:
+def result(nodes: list[str], collective: str, found: _slurm_job.Result, params: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return one measurement."""
     report = _nccl_tests.parse(f"{found.stdout}\n{found.stderr}")
     ranks = sorted(rank["rank"] for rank in report.ranks)
-    problem = f"{found.lost} before this was measured" if found.lost else _nccl_tests.problem(report, found.code)
+    problem = (
+        f"{found.lost} before this was measured"
+        if found.lost
+        else _nccl_tests.problem(report, found.code)
+        or _nccl_tests.too_small(report, params["min_bytes"], params["max_bytes"], params["factor"])
+    )
     state = "not_measured" if found.lost else "failed" if problem else "ok"
     return {
         "nodes": nodes,
@@ -307,7 +314,11 @@ def measure(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.An
         found = slurm.steps(job.id, [step(params, *item) for item in wanted])
     if all(one.lost for one in found):
         raise _slurm_job.SlurmError(f"{found[0].lost} before anything was measured")
-    return {"changed": False, "job_id": job.id, "results": [result(*item, one) for item, one in zip(wanted, found)]}
+    return {
+        "changed": False,
+        "job_id": job.id,
+        "results": [result(*item, one, params) for item, one in zip(wanted, found)],
+    }
 
 
 def main() -> None:

@@ -67,8 +67,12 @@ def srun(options: dict[str, str], words: list[str]) -> int:
 def check(names: list[str]) -> int:
     well = {name: ROOT and NODES[name]["healthy"] for name in names}
     for name, healthy in well.items():
-        status = "healthy" if healthy else "unhealthy"
-        print(json.dumps({"node": name, "checks": [{"check": "gpu_xid", "status": status, "reason": "Xid 79"}]}))
+        checks = [{"check": "gpu_xid", "status": "healthy" if healthy else "unhealthy", "reason": "Xid 79"}]
+        checks += [
+            {"check": check, "status": status, "reason": "all_reduce_perf is missing"}
+            for check, status in NODES[name].get("others", {}).items()
+        ]
+        print(json.dumps({"node": name, "checks": checks}))
     return int(not all(well.values()))
 
 
