@@ -99,6 +99,22 @@ def test_a_job_that_never_starts_is_cancelled_with_its_reason(state: str, words:
     assert fake.cancelled() == ["206"]
 
 
+def test_a_job_that_is_put_back_into_the_queue_is_cancelled_at_once() -> None:
+    class RequeuedSlurm(FakeSlurm):
+        """The prolog failed, and Slurm will try again when the node is back."""
+
+        def __call__(self, args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+            code, out, err = super().__call__(args, data)
+            return code, out.replace("Restarts=0", "Restarts=1"), err
+
+    fake = RequeuedSlurm(["pending-node"])
+
+    with pytest.raises(_slurm_job.NeverStartedError, match="put back into the queue"):
+        slurm(fake).wait_started(206, 30)
+    assert fake.cancelled() == ["206"]
+    assert len(fake.calls) == 2, "nobody waits until the time is over"
+
+
 def test_an_unknown_reason_is_still_printed() -> None:
     assert _slurm_job.explain("AssocGrpCPULimit") == "a limit of the account or QOS is reached"
     assert "scontrol" in _slurm_job.explain("SomethingNew")
