@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from .process import DONE
-from .verdict import HEALTHY, NOT_RUN, UNHEALTHY, Verdict, tidy
+from .verdict import HEALTHY, NOT_APPLICABLE, NOT_RUN, UNHEALTHY, Verdict, tidy
 
 if t.TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +17,8 @@ if t.TYPE_CHECKING:
     from .machine import Machine
 
 LEADER = "NHC:"
+# What slurmctld writes by itself when a prolog refuses a job, or hangs: nobody decided that, and the checks know more.
+_SLURMS_OWN = ("Prolog error", "Prolog/Epilog failure")
 _LONGEST = 240
 _LOOK_EVERY = 12  # a node that is well asks Slurm in one run out of this many
 _STATE = re.compile(r"\bState=(\S+)")
@@ -54,6 +56,11 @@ class Node(t.NamedTuple):
     def ours(self) -> bool:
         """Tell whether health drained the node; a person's drain is the person's."""
         return self.drained and self.reason.startswith(LEADER)
+
+    @property
+    def slurms(self) -> bool:
+        """Tell whether Slurm itself drained the node for its prolog; declared failed, it is a person's."""
+        return self.drained and not self.failed and self.reason in _SLURMS_OWN
 
 
 class Action(t.NamedTuple):
@@ -103,7 +110,7 @@ def decide(now: Node, verdicts: Sequence[Verdict], resume: bool) -> Action:
 
 
 def _when_sick(now: Node, sick: Sequence[Verdict], well: set[str]) -> Action:
-    if (now.drained or now.failed) and not now.ours:
+    if (now.drained or now.failed) and not now.ours and not now.slurms:
         return Action("leave", f"already drained by somebody else: {now.reason}")
     if not now.drained and any(flag.startswith("DOWN") for flag in now.flags):
         return Action("leave", f"the node is down: {now.reason}")
@@ -124,7 +131,7 @@ def _when_well(now: Node, verdicts: Sequence[Verdict], resume: bool) -> Action:
     status = {verdict.check: verdict.status for verdict in verdicts}
     names = named(now.reason)
     unproved = [name for name in names if status.get(name) != HEALTHY]
-    doubtful = [name for name, said in status.items() if said not in (HEALTHY, NOT_RUN)]
+    doubtful = [name for name, said in status.items() if said not in (HEALTHY, NOT_APPLICABLE, NOT_RUN)]
     if not names or unproved or doubtful:
         return Action("leave", f"not proved healthy yet: {', '.join(unproved + doubtful) or now.reason}")
     return Action("resume", now.reason)

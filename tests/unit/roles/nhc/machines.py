@@ -131,8 +131,8 @@ class Smi:
     def answer(self, argv: Sequence[str], _stdin: str) -> Result:
         """Answer one call."""
         count = self.config["gpus"]["count"]
-        if "nvlink" in argv and "faults" in self.config:
-            rc, out = simulation.run(["nvlink", "-s"], self.config, {})
+        if "nvlink" in argv and ("faults" in self.config or "link_counters" in self.config):
+            rc, out = simulation.run(list(argv[1:]), self.config, {})
             return Result(DONE, rc, out)
         if "nvlink" in argv:
             word = "Replay Errors" if "-e" in argv else ""

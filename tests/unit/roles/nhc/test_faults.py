@@ -59,6 +59,7 @@ def _log(text: str) -> Fault:
 
 FAULTS: list[tuple[str, Fault, str, str]] = [
     ("gpu_model", _gpu(4, name="NVIDIA A100-SXM4-80GB"), "unhealthy", "expected H100 with 81559 MiB, found GPU 4"),
+    ("gpu_model", _gpu(4, name=""), "unhealthy", "found GPU 4 (00000009:00:00.0): no name"),
     ("gpu_model", _gpu(4, memory__total="40960"), "unhealthy", "found GPU 4 (00000009:00:00.0): 40960 MiB"),
     ("gpu_ecc", _gpu(1, ecc__mode__current="Disabled"), "unhealthy", "found GPU 1 (00000002:00:00.0): ECC Disabled"),
     ("gpu_ecc", _gpu(1, ecc__errors__uncorrected__volatile__sram="1"), "unhealthy", "1 uncorrected in SRAM"),
@@ -204,7 +205,7 @@ def test_a_planted_fault_is_found_and_named(check: str, fault: Fault, status: st
     fault(machine)
     verdict = machines.judge(machine, config, names=[check])[check]
 
-    assert before in ("healthy", "not run")
+    assert before in ("healthy", "not applicable")
     assert verdict.status == status
     assert words in verdict.reason
 
@@ -266,6 +267,12 @@ def test_an_xid_counts_until_the_next_boot_or_until_it_is_forgotten() -> None:
             ["Xid 79 on 0000:3b:00"],
         ),
         ("NVRM: Xid (0000:03:00): 13, Graphics Exception", ["Xid 13 on 0000:03:00"]),
+        # The forms with MIG, as the driver's sources and NVIDIA's notes on memory errors print them.
+        (
+            "NVRM: Xid (PCI:0000:01:00 GPU-I:05): 95, pid=7194, Uncontained: LTC TAG (0x2,0x0). RST: No, D-RST: No",
+            ["Xid 95 on 0000:01:00 GPU-I:05"],
+        ),
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 13, pid=9", ["Xid 13 on 0000:3b:00 GPU-I:01 GPU-CI:02"]),
         ("NVRM: GPU at PCI:0000:01:00: GPU-1234", []),
         ("user said NVRM: Xid is bad", []),
         ("audit: NVRM: Xid (PCI:0000:3b:00): lots", []),

@@ -13,6 +13,7 @@ from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check impor
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.process import DONE, Result
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.verdict import (
     HEALTHY,
+    NOT_APPLICABLE,
     NOT_RUN,
     SUSPECT,
     UNHEALTHY,
@@ -76,7 +77,7 @@ def mark(
 
 
 SICK = verdicts(memory=HEALTHY, gpu_count=UNHEALTHY)
-WELL = verdicts(memory=HEALTHY, gpu_count=HEALTHY, raid=NOT_RUN)
+WELL = verdicts(memory=HEALTHY, gpu_count=HEALTHY, raid=NOT_APPLICABLE, dcgm=NOT_RUN)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_a_sick_node_is_drained_with_a_reason(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", ["RMA 123, do not touch", "not NHC: but mine", "Prolog error", "nhc: lower case", ""]
+    "reason", ["RMA 123, do not touch", "not NHC: but mine", "Prolog error again, mine", "nhc: lower case", ""]
 )
 @pytest.mark.parametrize("state", ["IDLE+DRAIN", "MIXED+DRAIN", "DOWN+DRAIN", "DRAINED", "DRAINING"])
 @pytest.mark.parametrize("found", [SICK, WELL], ids=["sick", "well"])
@@ -115,6 +116,15 @@ def test_a_persons_drain_is_left_alone(state: str, reason: str, found: list[Verd
 
     assert action.kind == "leave"
     assert not slurm.writes()
+
+
+def test_what_slurm_wrote_when_the_prolog_refused_a_job_gives_way_to_the_finding() -> None:
+    slurm = FakeSlurm("IDLE+DRAIN", "Prolog error")
+
+    assert mark(slurm, WELL).kind == "leave"  # the checks know nothing better
+    assert mark(slurm, SICK).kind == "drain"
+    assert slurm.reason == "NHC: gpu_count: expected good, found unhealthy"
+    assert mark(slurm, WELL).kind == "resume"
 
 
 @pytest.mark.parametrize("state", ["FAIL", "FAILING", "IDLE+FAIL"])
