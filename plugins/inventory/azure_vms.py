@@ -379,6 +379,7 @@ exclude_host_filters:
 import contextlib
 import gc
 import json
+import logging
 import os
 import re
 import time
@@ -575,6 +576,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for secret in (identity.secret, identity.oidc_token):
             self._redact.add(secret)
         started = time.monotonic()
+        _silence_libraries()
         under_way = _azure_deadline.Open()
         work = _azure_work.Work(_azure_deadline.Deadline(settings.deadline), settings.concurrency, under_way)
         try:
@@ -925,6 +927,15 @@ def _no_collections() -> t.Iterator[None]:
         gc.freeze()
         if enabled:
             gc.enable()
+
+
+def _silence_libraries() -> None:
+    """Keep what the libraries log, and which may quote an answer, from the terminal; errors say the same, redacted."""
+    for name in ("azure", "msal", "urllib3"):
+        logger = logging.getLogger(name)
+        logger.propagate = False
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
 
 
 def _groups(variable: str, option: t.Any) -> tuple[str, ...]:
