@@ -588,7 +588,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             work.close()
         sender.close()
         seconds = time.monotonic() - started
-        self.display.v(f"{self.NAME}: {len(found.records)} machines, {sender.counter.value} requests, {seconds:.1f} s")
+        self.display.v(
+            f"{self.NAME}: {len(found.records)} machines, {sender.counter.value} requests, {seconds:.2f} s, "
+            f"{sender.gate.waited:.2f} s of them in wait for Azure's limits"
+        )
         return found.records, self._reported(found, settings)
 
     def _signed_in(self, identity: Identity, settings: Settings, work: t.Any, under_way: t.Any) -> tuple[t.Any, str]:

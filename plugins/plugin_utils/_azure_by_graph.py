@@ -49,6 +49,7 @@ class GraphRoute:
         self._queries = scope.queries()
         # Somebody who wants nothing but Resource Graph gives it the whole time.
         self._share = GRAPH if settings.source == "auto" else 1.0
+        self._many = 4 if settings.concurrency > 1 else 0  # pages from which on they are read side by side
         self._used = 0
         self.members: dict[str, int] = {}  # of uniform sets, as Resource Graph counts them
 
@@ -66,8 +67,7 @@ class GraphRoute:
         addresses = self._start_addresses(graph.ADDRESS, found.nics)
         if more:
             found = self._finish_instances(found, uniform, more)
-        for task in addresses:
-            found.addresses.extend(self._work.result(task, self._share))
+        found.addresses.extend(self._rows(addresses, model.flat_address))
         return found
 
     def ids(self) -> set[str]:
@@ -91,16 +91,41 @@ class GraphRoute:
         version = self._settings.version("resource_graph")
         what = f"Resource Graph's {asked.text.split(maxsplit=1)[0]}"
         return [
-            self._work.start(what, graph.rows, self._client, version, scope, asked, convert) for scope in self._queries
+            self._work.start(what, graph.begin, self._client, version, scope, asked, convert, self._many)
+            for scope in self._queries
         ]
 
-    def _rows(self, tasks: Iterable[Task]) -> list[t.Any]:
+    def _rows(self, tasks: Iterable[Task], convert: Callable[[Row], t.Any] = dict) -> list[t.Any]:
         found = []
         for task in tasks:
             rows = self._work.result(task, self._share)
+            if isinstance(rows, graph.Begun):
+                rows = self._rest(rows, convert)
             self._used += len(rows) // graph.PAGE + 1
             found += rows
         return found
+
+    def _rest(self, begun: graph.Begun, convert: Callable[[Row], t.Any]) -> list[t.Any]:
+        """Return all rows of an answer of many pages; its last page shows whether rows can be skipped."""
+        version, first = self._settings.version("resource_graph"), begun.first
+        starts = list(range(2 * begun.size, first.total, begun.size))
+
+        def begin(skip: int, token: str = "") -> Task:
+            return self._work.start(
+                "Resource Graph's pages", graph.page, self._client, version, begun, convert, skip, token
+            )
+
+        tasks = [begin(0, first.token), begin(starts[-1])]
+        pages = [self._work.result(task, self._share) for task in tasks]
+        if len(pages[1].rows) == first.total - starts[-1] and not pages[1].ids & first.ids:
+            tasks = [begin(start) for start in starts[:-1]]
+            found = graph.together(begun, [*pages, *(self._work.result(task, self._share) for task in tasks)])
+            if found is not None:
+                return found
+        asked = (self._client, version, begun.scope, graph.Query(begun.text, begun.text), convert)
+        return t.cast(
+            "list[t.Any]", self._work.result(self._work.start("Resource Graph", graph.rows, *asked), self._share)
+        )
 
     def _start(self, kind: str, where: Sequence[str]) -> list[Task]:
         return self._ask(graph.joined(kind, where), _pair)
@@ -108,15 +133,15 @@ class GraphRoute:
     def _finish(self, kind: str, where: Sequence[str], tasks: list[Task], found: Rows) -> None:
         """Add the machines and their interfaces; ask for both apart where Azure does not take the two together."""
         try:
-            pairs = self._rows(tasks)
+            pairs = self._rows(tasks, _pair)
         except RequestError as exc:
             if exc.status != 400:
                 raise
             nic_kind = graph.NIC if kind == graph.VM else graph.INSTANCE_NIC
             apart = self._ask(graph.query(kind, graph.MACHINE, where), _machine)
             others = self._ask(graph.query(nic_kind, graph.NIC_COLUMNS), model.flat_nic)
-            found.machines.extend(self._rows(apart))
-            found.nics.extend(self._rows(others))
+            found.machines.extend(self._rows(apart, _machine))
+            found.nics.extend(self._rows(others, model.flat_nic))
             return
         known = model.by_id(machine for machine, _nic in pairs)
         nics = [nic for _machine, nic in pairs if nic]
@@ -133,7 +158,7 @@ class GraphRoute:
         if not missed:
             return []
         where = [f"id in~ ({', '.join(map(graph.literal, missed))})"] if len(missed) <= _MISSED else []
-        return self._rows(self._ask(graph.query(graph.NIC, graph.NIC_COLUMNS, where), model.flat_nic))
+        return self._rows(self._ask(graph.query(graph.NIC, graph.NIC_COLUMNS, where), model.flat_nic), model.flat_nic)
 
     def _start_addresses(self, kind: str, nics: list[Row]) -> list[Task]:
         """Begin to read public addresses; from the lists where they would use up the quota."""
@@ -164,7 +189,7 @@ class GraphRoute:
         """Return the scale sets; those of the graph where their list cannot be read."""
         subscription, task = started
         if not subscription:
-            return t.cast("list[Row]", self._work.result(task, self._share))
+            return self._rows([task], model.flat_scale_set)
         try:
             return t.cast("list[Row]", self._work.result(task, self._share / 2))
         except RequestError as exc:
@@ -226,7 +251,7 @@ class GraphRoute:
             for one in read.machines
             if scale_sets.set_of(one) not in unwanted and self._scope.vmss_groups.have(one["id"])
         ]
-        addresses = self._rows(self._start_addresses(graph.INSTANCE_ADDRESS, read.nics))
+        addresses = self._rows(self._start_addresses(graph.INSTANCE_ADDRESS, read.nics), model.flat_address)
         self.members = _counted(self._rows(more["counts"])) if "counts" in more else scale_sets.seen(machines)
         return found._replace(
             machines=found.machines + machines,

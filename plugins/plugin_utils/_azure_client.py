@@ -162,7 +162,8 @@ class Sender:
         self._open = under_way
         self._redact = redact
         self.counter = _azure_pipeline.Counter()
-        waiting = _azure_pipeline.Waiting(_azure_pipeline.Gate(), settings.max_wait, deadline=deadline)
+        self.gate = _azure_pipeline.Gate()
+        waiting = _azure_pipeline.Waiting(self.gate, settings.max_wait, deadline=deadline)
         self._pipeline = _azure_pipeline.build(credential, self._scope, settings, verify, self.counter, waiting)
 
     def sign_in(self) -> None:

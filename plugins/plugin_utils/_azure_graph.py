@@ -203,14 +203,59 @@ SUBSCRIPTIONS = Query(
 )
 
 
+class Page(t.NamedTuple):
+    """A part of an answer: the rows, what each of them is known by, and the way to the next."""
+
+    rows: list[t.Any]
+    ids: set[str]
+    token: str
+    total: int
+
+
+class Begun(t.NamedTuple):
+    """The first page of an answer of many, whose others can be asked for side by side."""
+
+    first: Page
+    size: int
+    text: str
+    scope: Mapping[str, t.Any]
+
+
 def rows(
     client: Client, version: str, scope: Mapping[str, t.Any], asked: Query, convert: Callable[[Row], T]
 ) -> list[T]:
     """Return every row of a query, converted page by page; never fewer than Azure says there are."""
+    return t.cast("list[T]", begin(client, version, scope, asked, convert, many=0))
+
+
+def page(
+    client: Client, version: str, begun: Begun, convert: Callable[[Row], t.Any], skip: int = 0, token: str = ""
+) -> Page:
+    """Return one more page of an answer, by the rows to skip or by the token of the page before it."""
+    reader = _Reader(client, version, begun.scope, begun.text, begun.size)
+    try:
+        return reader.page(convert, token, skip)
+    except _InconsistentError as exc:
+        raise GraphError(str(exc)) from None
+
+
+def begin(
+    client: Client,
+    version: str,
+    scope: Mapping[str, t.Any],
+    asked: Query,
+    convert: Callable[[Row], T],
+    many: int = 4,
+) -> list[T] | Begun:
+    """Return every row of a query, or its first page if it has at least so many of them (none: 0)."""
     text = asked.text
     for attempt in range(3):
         try:
-            return _Reader(client, version, scope, text).read(convert)
+            reader = _Reader(client, version, scope, text)
+            first = reader.page(convert)
+            if many and first.token and first.total > (many - 1) * reader.size:
+                return Begun(first, reader.size, text, scope)
+            return reader.read(convert, first)
         except BrokenAnswerError:
             raise
         except RequestError as exc:
@@ -232,55 +277,71 @@ class _InconsistentError(Exception):
 class _Reader:
     """One pass over all pages of one query."""
 
-    def __init__(self, client: Client, version: str, scope: Mapping[str, t.Any], text: str) -> None:
+    def __init__(self, client: Client, version: str, scope: Mapping[str, t.Any], text: str, size: int = PAGE) -> None:
         self._client = client
         self._query = {"api-version": version}
         self._body = {**scope, "query": text}
-        self._size = PAGE
+        self.size = size
 
-    def read(self, convert: Callable[[Row], T]) -> list[T]:
+    def read(self, convert: Callable[[Row], T], first: Page) -> list[T]:
         """Return all rows after checking that none is missing and none came twice."""
-        found: list[T] = []
-        ids: set[str] = set()
-        tokens: set[str] = set()
-        token = ""
-        while True:
-            answer = self._page(token)
-            data = answer.get("data")
-            if not isinstance(data, list):
-                raise _InconsistentError("Resource Graph's answer has no list 'data'")
-            if not all(isinstance(row, dict) and row.get("id") for row in data):
-                raise _InconsistentError("Resource Graph gave a row that is none, or one without an id")
-            ids.update(f"{row['id']}/{row.get('nicId') or ''}".lower() for row in data)
-            found += [convert(row) for row in data]
-            token = str(answer.get("$skipToken") or "")
-            if not token:
-                self._check(len(found), len(ids), answer)
-                return found
-            if token in tokens or not data:
+        found, ids, tokens, last = list(first.rows), set(first.ids), {""}, first
+        while last.token:
+            if last.token in tokens or not last.rows:
                 raise _InconsistentError("Resource Graph's skip token leads in a circle")
-            tokens.add(token)
+            tokens.add(last.token)
+            last = self.page(convert, last.token)
+            found += last.rows
+            ids |= last.ids
+        check(len(found), len(ids), last.total)
+        return found
 
-    def _page(self, token: str) -> dict[str, t.Any]:
+    def page(self, convert: Callable[[Row], t.Any], token: str = "", skip: int = 0) -> Page:
+        """Return one page, whose rows are all there."""
+        answer = self._answer(token, skip)
+        data = answer.get("data")
+        if not isinstance(data, list):
+            raise _InconsistentError("Resource Graph's answer has no list 'data'")
+        if not all(isinstance(row, dict) and row.get("id") for row in data):
+            raise _InconsistentError("Resource Graph gave a row that is none, or one without an id")
+        ids = {f"{row['id']}/{row.get('nicId') or ''}".lower() for row in data}
+        following, total = str(answer.get("$skipToken") or ""), answer.get("totalRecords")
+        if not following and str(answer.get("resultTruncated")).lower() == "true":
+            raise _InconsistentError("Resource Graph cut its answer short")
+        return Page([convert(row) for row in data], ids, following, total if isinstance(total, int) else -1)
+
+    def _answer(self, token: str, skip: int) -> dict[str, t.Any]:
         while True:
-            options: dict[str, t.Any] = {"resultFormat": "objectArray", "$top": self._size}
+            options: dict[str, t.Any] = {"resultFormat": "objectArray", "$top": self.size}
             if token:
                 options["$skipToken"] = token
+            if skip:
+                options["$skip"] = skip
             try:
                 return self._client.post(PATH, self._query, {**self._body, "options": options})
             except RequestError as exc:
-                if exc.code != "ResponsePayloadTooLarge" or self._size <= 1:
+                if exc.code != "ResponsePayloadTooLarge" or self.size <= 1 or skip:
                     raise
-                self._size = max(1, self._size // 2)
+                self.size = max(1, self.size // 2)
 
-    def _check(self, count: int, distinct: int, answer: Mapping[str, t.Any]) -> None:
-        total = answer.get("totalRecords")
-        if isinstance(total, int) and total != count:
-            raise _InconsistentError(f"Resource Graph announced {total} rows and gave {count}")
-        if distinct != count:
-            raise _InconsistentError("Resource Graph gave a row twice")
-        if str(answer.get("resultTruncated")).lower() == "true":
-            raise _InconsistentError("Resource Graph cut its answer short")
+
+def check(count: int, distinct: int, total: int) -> None:
+    """Refuse rows that are fewer than announced, or some of them twice."""
+    if total not in (-1, count):
+        raise _InconsistentError(f"Resource Graph announced {total} rows and gave {count}")
+    if distinct != count:
+        raise _InconsistentError("Resource Graph gave a row twice")
+
+
+def together(begun: Begun, pages: Iterable[Page]) -> list[t.Any] | None:
+    """Return the rows of all pages, or None if they do not fit together and have to be asked for in turn."""
+    parts = [begun.first, *pages]
+    found = [row for part in parts for row in part.rows]
+    try:
+        check(len(found), len(set().union(*(part.ids for part in parts))), begun.first.total)
+    except _InconsistentError:
+        return None
+    return found
 
 
 def _literals(values: Iterable[str]) -> str:

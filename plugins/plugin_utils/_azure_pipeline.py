@@ -36,6 +36,8 @@ class Gate:
         self._sleep = sleep
         self._lock = threading.Lock()
         self._open_at = 0.0
+        self._counted = 0.0
+        self.waited = 0.0  # seconds in which somebody waited
 
     def pause(self, seconds: float) -> None:
         """Keep everybody from asking for that long."""
@@ -46,7 +48,10 @@ class Gate:
         """Return when asking is allowed."""
         while True:
             with self._lock:
-                left = self._open_at - self._clock()
+                now = self._clock()
+                left = self._open_at - now
+                self.waited += max(0.0, self._open_at - max(now, self._counted))
+                self._counted = max(self._counted, self._open_at)
             if left <= 0:
                 return
             self._sleep(left)

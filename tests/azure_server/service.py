@@ -223,6 +223,7 @@ def _graph(state: State, asked: Item) -> Answer:
 def _graph_page(rows: list[Item], asked: Item, top: int) -> bytes:
     token = asked.get("options", {}).get("$skipToken")
     start = json.loads(base64.b64decode(token))["start"] if token else 0
+    start = asked.get("options", {}).get("$skip", start)
     page = rows[start : start + top]
     answer: Item = {
         "totalRecords": len(rows),

@@ -17,7 +17,7 @@ Azure = t.Any  # azure_server.client.Azure, which a plain checkout imports by an
 
 SCHEDULER = {"ClusterName": "training", "Name": "scheduler"}
 # As CycleCloud Workspace makes it: nodes name themselves, and the tags are on the scale set alone.
-CLUSTER = {
+CLUSTER: dict[str, t.Any] = {
     "id": SUBSCRIPTION,
     "vms": 2,
     "uniform": [["hpc", 3]],

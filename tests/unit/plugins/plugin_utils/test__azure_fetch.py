@@ -598,6 +598,35 @@ def test_ten_thousand_machines_of_all_kinds_take_no_more_than_the_quota() -> Non
     assert found.notes == found.gaps == []
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {},
+        {"text": '{"totalRecords": 5200, "data": [{"id": "/a"}], "$skipToken": "x"}'},
+        {"text": '{"totalRecords": 5201, "data": []}', "after": 1},
+    ],
+)
+def test_many_pages_are_read_side_by_side_and_in_turn_where_that_does_not_work(fault: dict[str, t.Any]) -> None:
+    azure = Direct(
+        subscriptions=[{"id": ONE, "vms": 5200}], faults=[{"match": r'"\$skip": ', **fault}] if fault else []
+    )
+
+    found = fetch(azure)
+
+    assert len(found.records) == 5200
+    assert found.notes == []
+    skipped = [line for line in queries(azure) if '"$skip": ' in line]
+    assert len(skipped) == (4 if "after" in fault or not fault else 1)
+    assert len(queries(azure)) <= 15
+
+
+def test_one_request_at_a_time_reads_page_after_page() -> None:
+    azure = Direct(subscriptions=[{"id": ONE, "vms": 4200}])
+
+    assert len(fetch(azure, concurrency=1).records) == 4200
+    assert not [line for line in queries(azure) if '"$skip": ' in line]
+
+
 def test_addresses_come_from_the_lists_where_they_would_use_up_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph, "QUOTA", 1)
     azure = Direct(subscriptions=[{"id": ONE, "vms": 4}])

@@ -111,4 +111,6 @@ def test_a_used_up_quota_closes_the_gate_before_a_429_is_earned() -> None:
     assert clock.now == 0
     pipeline.Waiting(gate, 300).after_success(Answer(200, headers))
     gate.wait()
-    assert clock.now == 3
+    assert clock.now == gate.waited == 3
+    gate.wait()
+    assert gate.waited == 3
