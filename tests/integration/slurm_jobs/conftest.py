@@ -32,6 +32,7 @@ class Cluster:
             name: {"state": "idle", "gpus": 8, "healthy": True} for name in ("gpu1", "gpu2")
         }
         self.hosts: dict[str, dict[str, t.Any]] = {name: {} for name in ("head", "spare", "gpu1", "gpu2")}
+        self.controllers = ["head", "spare"]
         self.variables: dict[str, t.Any] = {}
         self.job_state = "RUNNING"
         self.output = ""
@@ -50,6 +51,7 @@ class Cluster:
         options = {
             "validate_directory": str(self.folder / "reports"),
             "validate_plots": False,
+            "validate_max_bytes": "4G",  # that of the output above
             "check_report": str(self.folder / "check.json"),
         }
         code, output = self._run(
@@ -85,7 +87,7 @@ class Cluster:
             "hosts": self.hosts,
             "vars": connection | self.variables,
             "children": {
-                "slurm_controller": {"hosts": {"head": {}, "spare": {}}},
+                "slurm_controller": {"hosts": {name: {} for name in self.controllers}},
                 "slurm_compute": {"hosts": {"gpu1": {}, "gpu2": {}}},
             },
         }

@@ -16,8 +16,17 @@ NODES = json.loads((FOLDER / "nodes.json").read_text(encoding="utf-8"))
 ROOT = bool(os.environ.get("FAKE_ROOT"))
 
 
+def names(expression: str) -> list[str]:
+    """Return the names behind gpu1,gpu2 or gpu[1-2]."""
+    begin, bracket, ranges = expression.rstrip("]").partition("[")
+    if not bracket:
+        return expression.split(",")
+    first, _dash, last = ranges.partition("-")
+    return [f"{begin}{number}" for number in range(int(first), int(last or first) + 1)]
+
+
 def sinfo(options: dict[str, str]) -> None:
-    wanted = options.get("--nodes", ",".join(NODES)).split(",")
+    wanted = names(options.get("--nodes", ",".join(NODES)))
     for name, node in NODES.items():
         if name in wanted:
             fields = {"%N": name, "%R": "main", "%T": node["state"], "%v": "24.11.5", "%c": "96", "%E": "none"}
@@ -44,8 +53,12 @@ def srun(options: dict[str, str], words: list[str]) -> int:
 def check(names: list[str]) -> int:
     well = {name: ROOT and NODES[name]["healthy"] for name in names}
     for name, healthy in well.items():
-        status = "healthy" if healthy else "unhealthy"
-        print(json.dumps({"node": name, "checks": [{"check": "gpu_xid", "status": status, "reason": "Xid 79"}]}))
+        checks = [{"check": "gpu_xid", "status": "healthy" if healthy else "unhealthy", "reason": "Xid 79"}]
+        checks += [
+            {"check": check, "status": status, "reason": "all_reduce_perf is missing"}
+            for check, status in NODES[name].get("others", {}).items()
+        ]
+        print(json.dumps({"node": name, "checks": checks}))
     return int(not all(well.values()))
 
 

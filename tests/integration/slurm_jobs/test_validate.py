@@ -69,3 +69,19 @@ def test_a_cluster_without_a_controller_is_not_good(cluster: Cluster) -> None:
 
     assert cluster.run("validate.yml", only="nccl") != 0
     assert cluster.report()["summary"].startswith("did not run although it was asked for: nccl")
+
+
+def test_words_of_the_command_line_are_not_taken_from_the_inventory(cluster: Cluster) -> None:
+    cluster.hosts["gpu1"]["gpucluster_vm_size"] = A100
+    cluster.variables |= {
+        "nodes": ["web1", "web2"],
+        "nodelist": "/etc/nodes",
+        "partition": "/dev/sda1",
+        "only": "on sundays",
+        "baseline": "cis-level-1",
+    }
+
+    assert cluster.run("validate.yml", validate_stages=["nccl"], validate_nodelist=["gpu1"]) == 0, cluster.output[
+        -3000:
+    ]
+    assert _statuses(cluster) == {"gpu1": "pass"}
