@@ -44,22 +44,8 @@ BUDGETS: dict[int, dict[str, float]] = {
 }
 LISTED_FROM_CACHE = 1.0  # seconds of C(ansible all --list-hosts)
 
-COLUMNS = [
-    "machines",
-    "ms",
-    "seconds",
-    "alone",
-    "fetch",
-    "quota",
-    "cpu",
-    "floor",
-    "cpu/floor",
-    "mb",
-    "floormb",
-    "requests",
-    "graph",
-    "load",
-]
+COLUMNS = ["machines", "ms", "seconds", "alone", "fetch", "quota", "cpu", "floor", "cpu/floor", "mb", "floormb"]
+COLUMNS += ["requests", "graph", "load"]
 
 # The floor: what Ansible needs for so many hosts, groups and variables, whoever sets them.
 MEMORY = """
