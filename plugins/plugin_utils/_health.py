@@ -232,16 +232,13 @@ def _topology(record: Mapping[str, t.Any], told: Params) -> Params:
             if gpu.get(key):
                 devices[gpu[key]] = gpu["numa_node"]
     known = bool(devices) or source == "machine"
+    nodes = range(record["numa_nodes"]) if source != "machine" else ()
+    cpus = {str(node): _places.ranges(_places.numa_cpus(dict(record), node)) for node in nodes}
     return {
         "path": (told["nccl_topology_path"] or path) if source != "none" else None,
         "devices": devices if known else None,
-        "cpus": {} if source == "machine" else _numa_cpus(record),
+        "cpus": cpus,
     }
-
-
-def _numa_cpus(record: Mapping[str, t.Any]) -> dict[str, str]:
-    """Return the CPUs of each NUMA node as ranges."""
-    return {str(node): _places.ranges(_places.numa_cpus(dict(record), node)) for node in range(record["numa_nodes"])}
 
 
 def _fail(record: Mapping[str, t.Any], name: str) -> t.Any:

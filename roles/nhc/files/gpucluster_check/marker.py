@@ -57,6 +57,11 @@ class Node(t.NamedTuple):
         """Tell whether health drained the node; a person's drain is the person's."""
         return self.drained and self.reason.startswith(LEADER)
 
+    @property
+    def slurms(self) -> bool:
+        """Tell whether Slurm itself drained the node for its prolog; declared failed, it is a person's."""
+        return self.drained and not self.failed and self.reason in _SLURMS_OWN
+
 
 class Action(t.NamedTuple):
     """What to do with the node, and why."""
@@ -105,8 +110,7 @@ def decide(now: Node, verdicts: Sequence[Verdict], resume: bool) -> Action:
 
 
 def _when_sick(now: Node, sick: Sequence[Verdict], well: set[str]) -> Action:
-    others = now.drained and now.reason not in _SLURMS_OWN
-    if (others or now.failed) and not now.ours:
+    if (now.drained or now.failed) and not now.ours and not now.slurms:
         return Action("leave", f"already drained by somebody else: {now.reason}")
     if not now.drained and any(flag.startswith("DOWN") for flag in now.flags):
         return Action("leave", f"the node is down: {now.reason}")

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from .process import DONE, MISSING, TIMEOUT
-from .verdict import Finding, NotRunError, UnknownError, healthy, listing, tidy, unhealthy
+from .verdict import Finding, NotApplicableError, NotRunError, UnknownError, healthy, listing, tidy, unhealthy
 
 if t.TYPE_CHECKING:
     from .case import Case
@@ -25,7 +25,7 @@ def check(case: Case) -> Finding:
     """Run NHC and take over what it says."""
     program = case.text("path")
     if os.environ.get(INSIDE):
-        raise NotRunError("NHC has started this program and runs its checks itself")
+        raise NotApplicableError("NHC has started this program and runs its checks itself")
     result = case.machine.run([program], case.number("timeout_seconds") + _GRACE, env={INSIDE: "yes"})
     if result.state == MISSING:
         raise NotRunError(f"{program}: no such program")

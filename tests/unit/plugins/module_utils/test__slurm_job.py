@@ -198,3 +198,14 @@ def test_options_are_written_as_slurm_wants_them() -> None:
     given = {"job_name": "x", "nodelist": ["a", "b"], "exclusive": True, "qos": None, "gres": "", "reboot": False}
 
     assert _slurm_job.options(given) == ["--job-name=x", "--nodelist=a,b", "--exclusive"]
+
+
+@pytest.mark.parametrize("answer", [(1, "CANCELLED by 0|0:15|gpu2\n", "no"), (0, "", ""), (0, "COMPLETED|0:0\n", "")])
+def test_an_accounting_that_does_not_answer_is_not_believed(answer: tuple[int, str, str]) -> None:
+    fake = FakeSlurm(["forgotten"])
+
+    def run(args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+        return answer if args[0] == "sacct" else fake(args, data)
+
+    with pytest.raises(_slurm_job.SlurmError, match="Slurm does not know job 206: slurm_load_jobs error"):
+        _slurm_job.Slurm(run).job(206)

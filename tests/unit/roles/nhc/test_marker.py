@@ -118,6 +118,15 @@ def test_a_persons_drain_is_left_alone(state: str, reason: str, found: list[Verd
     assert not slurm.writes()
 
 
+def test_what_slurm_wrote_when_the_prolog_refused_a_job_gives_way_to_the_finding() -> None:
+    slurm = FakeSlurm("IDLE+DRAIN", "Prolog error")
+
+    assert mark(slurm, WELL).kind == "leave"  # the checks know nothing better
+    assert mark(slurm, SICK).kind == "drain"
+    assert slurm.reason == "NHC: gpu_count: expected good, found unhealthy"
+    assert mark(slurm, WELL).kind == "resume"
+
+
 @pytest.mark.parametrize("state", ["FAIL", "FAILING", "IDLE+FAIL"])
 @pytest.mark.parametrize("reason", ["RMA 123 * do not touch", "NHC: but it is a person who said FAIL"])
 def test_a_node_that_a_person_declared_failed_is_left_alone(state: str, reason: str) -> None:
@@ -143,15 +152,6 @@ def test_a_reason_too_long_for_all_names_is_written_once_and_proved() -> None:
     assert 0 < len(marker.named(slurm.reason)) < 30
     assert set(marker.named(slurm.reason)) < set(names)
     assert mark(slurm, well).kind == "resume"
-
-
-def test_what_slurm_wrote_when_the_prolog_refused_a_job_gives_way_to_the_finding() -> None:
-    slurm = FakeSlurm("IDLE+DRAIN", "Prolog error")
-
-    assert mark(slurm, WELL).kind == "leave"  # the checks know nothing better
-    assert mark(slurm, SICK).kind == "drain"
-    assert slurm.reason == "NHC: gpu_count: expected good, found unhealthy"
-    assert mark(slurm, WELL).kind == "resume"
 
 
 def test_a_drained_node_of_ours_comes_back_when_it_is_well() -> None:
@@ -264,3 +264,9 @@ def test_reason_fits_one_line_and_breaks_no_quoting() -> None:
 def test_an_answer_without_a_state_marks_nothing(text: str) -> None:
     with pytest.raises(marker.MarkError):
         marker.node(text)
+
+
+def test_what_is_not_proved_yet_is_named() -> None:
+    slurm = FakeSlurm("IDLE+DRAIN", "NHC: gpu_count, nvlink: expected 8")
+
+    assert mark(slurm, WELL).text == "not proved healthy yet: nvlink"

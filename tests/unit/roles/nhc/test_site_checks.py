@@ -58,7 +58,7 @@ def test_what_cannot_be_found_out_is_never_green(tool: machines.Tool | None, sta
 def test_started_by_nhc_it_does_not_start_nhc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(site_checks.INSIDE, "yes")
 
-    assert _judged(machines.says(FAILED, 2)).status == "not run"
+    assert _judged(machines.says(FAILED, 2)).status == "not applicable"
 
 
 def test_it_is_in_the_fast_set_only_where_there_is_something_to_run() -> None:
