@@ -29,7 +29,14 @@ def sinfo(options: dict[str, str]) -> None:
     wanted = names(options.get("--nodes", ",".join(NODES)))
     for name, node in NODES.items():
         if name in wanted:
-            fields = {"%N": name, "%R": "main", "%T": node["state"], "%v": "24.11.5", "%c": "96", "%E": node.get("reason", "none")}
+            fields = {
+                "%N": name,
+                "%R": "main",
+                "%T": node["state"],
+                "%v": "24.11.5",
+                "%c": "96",
+                "%E": node.get("reason", "none"),
+            }
             text = options["--format"].replace("%G", f"gpu:{node['gpus']}" if node["gpus"] else "(null)")
             for field, value in fields.items():
                 text = text.replace(field, value)
