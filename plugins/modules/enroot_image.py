@@ -119,10 +119,15 @@ import tempfile
 import typing as t
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_credentials as logins
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_image as images
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._quiet_module import QuietModule
+
+if t.TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+# Four hours for the import of one image.
+IMPORT_SECONDS = 14400
 
 _SECRETS = {
     "ngc": {"type": "str", "no_log": True},
@@ -228,7 +233,7 @@ class Task:
             # The folder is closed to others.
             (Path(folder) / ".credentials").write_text(lines, encoding="utf-8")
             code, out, err = self._module.run_command(
-                ["enroot", "import", "--output", str(part), uri],
+                ["timeout", "--kill-after=60", str(IMPORT_SECONDS), "enroot", "import", "--output", str(part), uri],
                 environ_update={"ENROOT_CONFIG_PATH": folder, "TTY_OFF": "1"},
             )
         if code or not part.exists():
@@ -238,7 +243,7 @@ class Task:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
+    module = QuietModule(
         argument_spec={
             "path": {"type": "path", "required": True},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
