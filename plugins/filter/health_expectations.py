@@ -19,7 +19,8 @@ short_description: Turn a hardware record into what the health program expects
 description:
   - Returns the configuration of C(gpucluster-check), which the role P(hpcai.gpucluster.nhc#role) writes to
     C(/etc/gpucluster/check.json).
-  - Expectations come from the record and from a table of thresholds, never from the machine that is judged.
+  - Expectations come from the record, from the inputs of the roles that set the machine up, and from a table of
+    thresholds, never from the machine that is judged.
     The page C(docs/health.md) lists every check and parameter with its unit and source.
   - Fails, naming everything that is wrong, if an override names an unknown check or parameter or has a wrong type.
 positional: overrides
@@ -40,6 +41,14 @@ options:
       - The default is C(gpu_count), C(gpu_ecc), C(gpu_remap), C(gpu_xid), C(infiniband) and C(mounts).
     type: list
     elements: str
+  inputs:
+    description:
+      - Inputs of the roles P(hpcai.gpucluster.gpu#role) and P(hpcai.gpucluster.nccl#role) that the machine was set up
+        with, by name. V(null) and what is left out are the defaults of these roles.
+      - C(gpu_count), C(gpu_persistence), C(gpu_clocks), C(gpu_memory_clock), C(gpu_graphics_clock),
+        C(gpu_clock_method), C(nccl_hardware), C(nccl_topology) and C(nccl_topology_path) change what is expected.
+    type: dict
+    default: {}
 seealso:
   - plugin: hpcai.gpucluster.vm_size
     plugin_type: filter
@@ -76,10 +85,12 @@ _value:
 """
 
 
-def health_expectations(record: t.Any, overrides: t.Any = None, prolog: t.Any = None) -> dict[str, t.Any]:
+def health_expectations(
+    record: t.Any, overrides: t.Any = None, prolog: t.Any = None, inputs: t.Any = None
+) -> dict[str, t.Any]:
     """Return the configuration of the health program."""
     try:
-        return _health.expectations(record, overrides, prolog)
+        return _health.expectations(record, overrides, prolog, inputs)
     except _health.HealthError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.health_expectations: {exc}") from exc
     except (KeyError, TypeError, AttributeError) as exc:

@@ -19,6 +19,7 @@ short_description: Turn what the health program printed on many nodes into one t
 description:
   - Reads the JSON lines that C(gpucluster-check --json) prints, one per node. Other lines are passed over.
   - A node that was expected and did not answer is not healthy, and nothing at all is not healthy either.
+  - A check that the hardware calls for and that did not run proves nothing; it is neither healthy nor unhealthy.
 positional: expected
 options:
   _input:
@@ -47,14 +48,24 @@ _value:
   description: The report.
   type: dict
   contains:
+    status:
+      description:
+        - V(healthy) if every expected node answered and every check that applies to it passed.
+        - V(not run) if nothing is wrong, but a check that the hardware calls for did not run, or none applied.
+        - V(unhealthy) otherwise.
+      type: str
     healthy:
-      description: Whether every expected node answered and no check was unhealthy, suspect or unknown.
+      description: Whether RV(_value.status=healthy).
       type: bool
     nodes:
       description: By node, what it printed.
       type: dict
     faults:
-      description: Every verdict that was neither healthy nor not run, with V(node), V(check), V(status) and V(reason).
+      description: Verdicts that were unhealthy, suspect or unknown, with V(node), V(check), V(status) and V(reason).
+      type: list
+      elements: dict
+    not_run:
+      description: Every check that the hardware calls for and that did not run, in the same form.
       type: list
       elements: dict
     missing:

@@ -23,23 +23,28 @@ positional: name
 options:
   _input:
     description:
-      - What was measured. C(nodes), C(seconds), and C(error) (the text of what broke the stage off) can be in
-        every stage; all but V(preflight) take the nodes that were left out, as C(busy) (names), C(unusable) (nodes of
+      - What was measured. C(nodes), C(ended) (seconds since 1970), C(error) (the text of what broke the stage off), and
+        C(follows) (whether that follows from an earlier stage) can be in every stage; all but V(preflight) and V(after)
+        take the nodes that were left out, as C(busy) (names), C(unusable) (nodes of
         M(hpcai.gpucluster.slurm_nodes_info)) and C(named) (whether they were asked for by name, which makes them
         failures).
       - V(preflight) takes C(facts) (M(hpcai.gpucluster.node_info) by node, null for one that does not answer)
         and C(states) (nodes of M(hpcai.gpucluster.slurm_nodes_info)).
       - V(scheduler) takes C(job) (results of M(hpcai.gpucluster.slurm_job)), C(mpi) (results of
-        M(hpcai.gpucluster.nccl_test)), C(controllers), C(accounting) and C(container) (C(status) and C(message)).
+        M(hpcai.gpucluster.nccl_test)), C(controllers) and C(accounting) (C(status) and C(message)), and C(containers)
+        (C(plugin), C(image), and C(results) and C(mpi) as for the jobs and MPI of the nodes).
       - V(node) takes C(check), C(dcgm) and C(nvbandwidth) (results of M(hpcai.gpucluster.slurm_job)) and C(thresholds).
       - V(nccl) takes the input of P(hpcai.gpucluster.isolation#filter), C(node) (results in one node), and
-        C(isolation) (its verdict).
+        C(isolation) (its verdict). C(limits_from) says where the limits of each kind come from.
+      - V(after) takes C(before) and C(states) (nodes of M(hpcai.gpucluster.slurm_nodes_info) at the beginning and at
+        the end), the names C(meant) and C(measured), and C(hardware) (what
+        P(hpcai.gpucluster.cluster_nodes#filter) returns).
     type: dict
     required: true
   name:
     description: Name of the stage.
     type: str
-    choices: [preflight, scheduler, node, nccl]
+    choices: [preflight, scheduler, node, nccl, after]
     required: true
 """
 

@@ -22,6 +22,8 @@ description:
     P(azure.azcollection.azure_rm#inventory) work after a change of the line C(plugin:).
   - A machine is never left out because something about it could not be read. The host is kept, its variable
     C(azure_facts_missing) says what is missing, and a warning says why. O(strict=true) makes that an error.
+  - What Resource Graph gives is compared with what Resource Manager says there is, see O(verify). What differs is read
+    from the lists, and what cannot be read is a warning that names it, or with O(strict=true) an error.
   - An inventory that cannot be read at all is an error, but Ansible still ends with status 0 unless
     E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set, as in this collection's C(ansible.cfg).
   - The right that is needed is Reader on each subscription. On the resource groups alone it is enough while Resource
@@ -60,14 +62,16 @@ options:
     default: []
   include_vm_resource_groups:
     description:
-      - Resource groups of virtual machines and of members of flexible scale sets; V(*) is all.
+      - Resource groups of virtual machines and of members of flexible scale sets; V(*) is all, and V(rg-hpc-*) all that
+        fit. A name that fits no resource group is an error.
       - E(ANSIBLE_AZURE_VM_RESOURCE_GROUPS), separated by commas, takes its place.
     type: list
     elements: str
     default: ['*']
   include_vmss_resource_groups:
     description:
-      - Resource groups of uniform scale sets, as CycleCloud makes them; V(*) is all. Empty, as in azure_rm, is none.
+      - Resource groups of uniform scale sets, as CycleCloud makes them; V(*) is all, and V(rg-hpc-*) all that fit.
+        Empty, as in azure_rm, is none. A name that fits no resource group is an error.
       - E(ANSIBLE_AZURE_VMSS_RESOURCE_GROUPS), separated by commas, takes its place.
     type: list
     elements: str
@@ -77,9 +81,10 @@ options:
       - Keeps only machines that meet all of these. Resource Graph applies what it can, so that less is sent.
       - The keys C(resource_groups), C(locations), C(vm_sizes), C(scale_sets), C(powerstates) and C(names) take a
         value or a list
-        of values, compared without regard to case.
-      - C(tags) takes a mapping of tag to a value, a list of values, or null for any value, compared with regard to
-        case.
+        of values, compared without regard to case. C(resource_groups) may have C(*) and C(?) in them.
+      - C(tags) takes a mapping of tag to a value, a list of values, or null for any value. The names of tags have no
+        case, as in Azure; their values have.
+      - A machine whose power state could not be read stays, whatever C(powerstates) says.
     type: dict
     default: {}
   graph_where:
@@ -113,12 +118,20 @@ options:
     description:
       - Expressions for the host name; the first that gives a name is taken. V(default) is the name and four digits of
         a hash.
+      - C(computer_name) is the name that the machine says from inside (C(guest_computer_name)), or else that of its OS
+        profile (C(os_computer_name)). CycleCloud's nodes rename themselves, and Slurm knows them by that name.
       - Of several machines with one name the oldest keeps it, the others get V(default), and a warning names them.
     type: list
     elements: str
     default: [default]
   plain_host_names:
     description: The same as O(hostnames=[name]).
+    type: bool
+    default: false
+  azure_rm_names:
+    description:
+      - Computes V(default) from the letters of the id as Compute writes them, so that every name is that of azure_rm.
+        The names then cost the list of power states of each subscription and three lists for each uniform scale set.
     type: bool
     default: false
   hostvars_prefix:
@@ -152,9 +165,18 @@ options:
         C(nfs_server) and
         C(nfs_client). Without it CycleCloud's tags decide, so that a node of a node array is C(compute), and one
         whose C(Name) begins
-        with C(scheduler) or C(login) is that.
+        with C(scheduler) or C(login) is that. The word has to end there, so that C(loginless) is not C(login).
+      - Two controllers of different clusters are refused; see O(slurm_cluster).
     type: bool
     default: true
+  slurm_cluster:
+    description:
+      - The name of the cluster. Only its machines are listed, by CycleCloud's tags C(CycleCloudCluster) or
+        C(ClusterName), or by a tag C(slurm_cluster), compared without regard to case. A machine with O(slurm_role_tag)
+        and none of those belongs to it, too.
+      - A name that no machine has is an error that names the clusters there are.
+    type: str
+    default: ''
   slurm_role_tag:
     description: The tag that holds the roles.
     type: str
@@ -168,7 +190,7 @@ options:
     choices: [database, nfs_server]
     default: []
   vmss_tags:
-    description: Give instances of a scale set the tags of the set, below their own.
+    description: Give members of a scale set the tags of the set, below their own.
     type: bool
     default: false
   placement_groups:
@@ -187,10 +209,12 @@ options:
     default: auto
   verify:
     description:
-      - Resource Graph may be some seconds behind. V(scale_sets) compares the number of instances of each uniform
-        scale set with its
-        capacity and reads a set that differs from Resource Manager. V(all) also reads every power state there.
-        V(none) does neither.
+      - Resource Graph may be some seconds behind. V(scale_sets) compares the number of instances of each scale set with
+        its capacity, and all other machines with the names that Resource Manager lists, and reads from there what
+        differs. V(all) also reads every power state there, and drops what Resource Manager does not have any more.
+        V(none) compares nothing.
+      - The comparison holds with O(filters), O(graph_where) and O(management_groups). What O(graph_where) cannot
+        decide, because Resource Graph does not know it yet, is a gap.
     type: str
     choices: [none, scale_sets, all]
     default: scale_sets
@@ -199,7 +223,7 @@ options:
     type: int
     default: 8
   timeout:
-    description: Seconds to wait for an answer.
+    description: Seconds to wait for an answer, of the sign-in, too.
     type: int
     default: 60
   retries:
@@ -210,16 +234,27 @@ options:
     description: Seconds that one request may wait in all because Azure says so.
     type: int
     default: 300
+  deadline:
+    description:
+      - Seconds for everything, the sign-in and all waiting included. Then there is an error that names the slow
+        request.
+      - With O(source=auto), Resource Graph gets the first half. What a host can do without, such as a list of public
+        addresses, gets 85 %, so that the hosts are there without it.
+    type: int
+    default: 300
   api_versions:
     description:
-      - Other API versions, by C(compute), C(network), C(scale_set_network), C(resource_graph), C(subscriptions),
-        C(metadata).
+      - Other API versions, by C(compute), C(network), C(scale_set_network), C(resource_graph), C(resources),
+        C(subscriptions), C(metadata).
     type: dict
     default: {}
   strict:
     description: Whether a gap in the answers, or an expression that fails, is an error.
   fail_on_template_errors:
-    description: Whether an expression that fails is an error; as O(strict) if not set.
+    description:
+      - Whether an expression that fails is an error. If not set, it is one in O(include_host_filters),
+        O(exclude_host_filters) and O(default_host_filters), as with azure_rm, and as O(strict) elsewhere.
+      - With V(false), a filter that fails does not hold, and a warning says for how many machines.
     type: bool
   conditional_groups:
     description: The same as O(groups), as azure_rm calls it.
@@ -267,11 +302,10 @@ EXAMPLES = r"""
 # CycleCloud: Slurm nodes are instances of scale sets. Their Slurm name is the computer name.
 plugin: hpcai.gpucluster.azure_vms
 subscription_id: 11111111-2222-3333-4444-555555555555
+slurm_cluster: training
 include_vm_resource_groups: [cyclecloud-rg]
-include_vmss_resource_groups: [cyclecloud-rg]
-filters:
-  tags:
-    ClusterName: [training]
+include_vmss_resource_groups: [cyclecloud-rg, 'rg-hpc-*']
+vmss_tags: true
 hostnames: [computer_name, name, default]
 ansible_host_from: [private]
 keyed_groups:
@@ -279,6 +313,15 @@ keyed_groups:
     prefix: nodearray
   - key: azure_slurm_switch
     prefix: switch
+---
+# All machines of a kind, whatever cluster they are in.
+plugin: hpcai.gpucluster.azure_vms
+include_vmss_resource_groups: ['*']
+filters:
+  locations: [southcentralus]
+  tags:
+    env: [prod, test]
+slurm_groups: false
 ---
 # Plain virtual machines with a tag slurm_role: controller, login, compute; the public address for those that have one.
 plugin: hpcai.gpucluster.azure_vms
@@ -336,6 +379,7 @@ exclude_host_filters:
 import contextlib
 import gc
 import json
+import logging
 import os
 import re
 import time
@@ -346,6 +390,7 @@ from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import (
+    _azure_errors,
     _azure_expressions,
     _azure_filters,
     _azure_hostvars,
@@ -365,7 +410,13 @@ if t.TYPE_CHECKING:
     Record = dict[str, t.Any]
 
 _SUFFIXES = ("azure_vms.yml", "azure_vms.yaml", "azure_rm.yml", "azure_rm.yaml")
-_RANGES = {"concurrency": (1, 10), "timeout": (1, 3600), "retries": (0, 100), "max_wait": (0, 86400)}
+_RANGES = {
+    "concurrency": (1, 10),
+    "timeout": (1, 3600),
+    "retries": (0, 100),
+    "max_wait": (0, 86400),
+    "deadline": (1, 86400),
+}
 _REFUSED = {
     "include_arc_resource_groups": "list those machines with azure.azcollection.azure_rm",
     "include_hcivm_resource_groups": "list those machines with azure.azcollection.azure_rm",
@@ -393,6 +444,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         super().__init__()
         self._data: t.Any = None
         self._strict = False
+        self._strict_filters = True
+        self._failed_filters: dict[str, list[str]] = {}
+        self._redact = _azure_errors.Redactor()
         self._jinja_only = False
         self._key_groups: dict[tuple[int, str], str] = {}
         self._left_to_controller: dict[str, list[str]] = {}
@@ -407,17 +461,22 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         super().parse(inventory, loader, path, cache)
         self._data = inventory
         self._key_groups.clear()
-        self._read_config_data(path)
+        self._failed_filters.clear()
+        given = self._read_config_data(path)
         try:
-            self._check_options()
+            self._check_options(given or {})
             with _no_collections():
                 self._populate(self._records(path, cache))
         except AzureInventoryError as exc:
-            raise AnsibleParserError(f"{self.NAME}: {exc}") from None
+            raise AnsibleParserError(self._redact(f"{self.NAME}: {exc}")) from None
+
+    def _warn(self, text: str) -> None:
+        self.display.warning(self._redact(f"{self.NAME}: {text}"))
 
     # Options
 
-    def _check_options(self) -> None:
+    def _check_options(self, given: Record) -> None:
+        _azure_settings.check_keys(given, self.option_definitions)
         for name, instead in _REFUSED.items():
             if self.get_option(name):
                 raise ConfigError(f"{name} is not supported; {instead}")
@@ -435,6 +494,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Set what holds for every expression and group name."""
         fail = self.get_option("fail_on_template_errors")
         self._strict = bool(self.get_option("strict") if fail is None else fail)
+        self._strict_filters = True if fail is None else bool(fail) or bool(self.get_option("strict"))
         self._jinja_only = bool(self.get_option("use_extra_vars"))
         if self.get_option("use_contrib_script_compatible_sanitization"):
             self._sanitize_group_name = staticmethod(_keep_dashes)
@@ -454,11 +514,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             verify=str(get("verify")),
             vmss_tags=get("vmss_tags"),
             placement_groups=get("placement_groups"),
+            exact_ids=get("azure_rm_names"),
             strict=bool(get("strict")),
             concurrency=get("concurrency"),
             timeout=get("timeout"),
             retries=get("retries"),
             max_wait=get("max_wait"),
+            deadline=get("deadline"),
             api_versions=_azure_settings.check_versions(_plain(get("api_versions"))),
         )
 
@@ -507,25 +569,59 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return None
 
     def _fetched(self, identity: Identity, settings: Settings) -> tuple[list[Record], bool]:
-        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_auth, _azure_client, _azure_fetch
+        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_deadline, _azure_work
 
         if not identity.verify:
-            self.display.warning(f"{self.NAME}: certificates are not checked (cert_validation_mode: ignore)")
+            self._warn("certificates are not checked (cert_validation_mode: ignore)")
+        for secret in (identity.secret, identity.oidc_token):
+            self._redact.add(secret)
         started = time.monotonic()
-        fetch = _azure_client.fetch_metadata(settings, identity.verify)
-        cloud = _azure_client.find_cloud(settings.cloud, fetch)
-        credential = _azure_auth.Credential(lambda: _azure_auth.make_credential(identity, cloud))
-        with _azure_client.Sender(credential, cloud, settings, identity.verify) as sender:
-            client = _azure_client.Client(sender, cloud.resource_manager, sender.renew)
-            found = _azure_fetch.Fetcher(client, settings).run()
+        _silence_libraries()
+        under_way = _azure_deadline.Open()
+        work = _azure_work.Work(_azure_deadline.Deadline(settings.deadline), settings.concurrency, under_way)
+        try:
+            sender, endpoint = work.result(
+                work.start("the sign-in", self._signed_in, identity, settings, work, under_way)
+            )
+            found = self._found(sender, endpoint, settings, work)
+        finally:
+            work.close()
+        sender.close()
         seconds = time.monotonic() - started
-        self.display.v(f"{self.NAME}: {len(found.records)} machines, {sender.counter.value} requests, {seconds:.1f} s")
+        self.display.v(
+            f"{self.NAME}: {len(found.records)} machines, {sender.counter.value} requests, {seconds:.2f} s, "
+            f"{sender.gate.waited:.2f} s of them in wait for Azure's limits"
+        )
         return found.records, self._reported(found, settings)
+
+    def _signed_in(self, identity: Identity, settings: Settings, work: t.Any, under_way: t.Any) -> tuple[t.Any, str]:
+        """Return what sends requests and where to; in a thread, so that the deadline holds for it."""
+        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_auth, _azure_client
+
+        fetch = _azure_client.fetch_metadata(settings, identity.verify, under_way)
+        cloud = _azure_client.find_cloud(settings.cloud, fetch)
+        patience = _azure_auth.Patience(settings.timeout, settings.retries)
+        credential = _azure_auth.Credential(
+            lambda: _azure_auth.make_credential(identity, cloud, patience), self._redact.add
+        )
+        sender = _azure_client.Sender(
+            credential, cloud, settings, work.deadline, under_way, self._redact, identity.verify
+        )
+        sender.sign_in()
+        return sender, cloud.resource_manager
+
+    def _found(self, sender: t.Any, endpoint: str, settings: Settings, work: t.Any) -> t.Any:
+        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_client, _azure_fetch
+
+        client, hasty = (
+            _azure_client.Client(send, endpoint, sender.renew, self._redact) for send in (sender, sender.once)
+        )
+        return _azure_fetch.Fetcher(client, settings, work, hasty).run()
 
     def _reported(self, found: t.Any, settings: Settings) -> bool:
         """Say what could not be read, and return whether nothing is missing."""
-        for note in found.notes:
-            self.display.warning(f"{self.NAME}: {note}")
+        for note in dict.fromkeys(found.notes):
+            self._warn(note)
         gaps = list(dict.fromkeys(found.gaps))
         missing: dict[str, list[str]] = {}
         for record in found.records:
@@ -536,7 +632,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if gaps and settings.strict:
             raise AzureInventoryError("strict, and not everything could be read: " + "; ".join(gaps))
         for gap in gaps:
-            self.display.warning(f"{self.NAME}: could not be read: {gap}")
+            self._warn(f"could not be read: {gap}")
         return not gaps
 
     # The cache file holds addresses and tags: for its owner alone.
@@ -571,18 +667,46 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if records:
             names.check(records[0])
         records = _azure_filters.keep(records, _azure_settings.check_filters(_plain(self.get_option("filters"))))
+        records = self._of_cluster(records)
         records = _azure_filters.select(records, self.get_option("query"))
         records = self._picked(records, names)
+        self._tell_failed_filters()
+        self._check_controllers(records)
         self._left_to_controller = _azure_slurm.left_to_controller(
             records, str(self.get_option("slurm_role_tag")), self.get_option("slurm_controller_roles")
         )
         records = self._visible(records)
-        hostnames = _azure_names.choose(records, lambda one: self._wanted_name(one, names), self.display.warning)
+        hostnames = _azure_names.choose(records, lambda one: self._wanted_name(one, names), self._warn)
         if self.get_option("slurm_groups"):
             for group in _azure_slurm.GROUPS:
                 self._data.add_group(group)
         for hostname, record in zip(hostnames, records):
             self._add_host(hostname, record, names, address(record))
+
+    def _of_cluster(self, records: list[Record]) -> list[Record]:
+        """Return the machines of the cluster; refuse a name that none has."""
+        wanted = str(self.get_option("slurm_cluster") or "")
+        if not wanted:
+            return records
+        tag = str(self.get_option("slurm_role_tag"))
+        kept = [one for one in records if _azure_slurm.belongs(one, wanted, tag)]
+        clusters = {
+            str(one["slurm_cluster"]).lower(): str(one["slurm_cluster"]) for one in records if one["slurm_cluster"]
+        }
+        if wanted.lower() not in clusters and (clusters or not kept):
+            there = ", ".join(sorted(clusters.values(), key=str.lower)) or "none"
+            raise ConfigError(f"slurm_cluster: no machine is of {wanted!r}; there are: {there}")
+        if len(kept) < len(records):
+            self.display.v(f"{self.NAME}: {len(records) - len(kept)} machines are not of the cluster {wanted}")
+        return kept
+
+    def _check_controllers(self, records: list[Record]) -> None:
+        if not self.get_option("slurm_groups"):
+            return
+        clusters = _azure_slurm.clusters_of_controllers(records, str(self.get_option("slurm_role_tag")))
+        if len(clusters) > 1:
+            listed = ", ".join(f"{cluster} ({name})" for cluster, name in sorted(clusters.items()))
+            raise ConfigError(f"controllers of different clusters: {listed}; set slurm_cluster to one of them")
 
     def _add_host(self, hostname: str, record: Record, names: _azure_hostvars.Names, address: str | None) -> None:
         self._data.add_host(hostname)
@@ -620,7 +744,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         except _azure_slurm.UnknownRoleError as exc:
             if self.get_option("strict"):
                 raise AzureInventoryError(f"tag {tag} of {hostname}: {exc}") from None
-            self.display.warning(f"{self.NAME}: tag {tag} of {hostname}: {exc}")
+            self._warn(f"tag {tag} of {hostname}: {exc}")
             return []
 
     def _wanted_name(self, record: Record, names: _azure_hostvars.Names) -> str:
@@ -634,9 +758,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             if name and _azure_names.usable(str(name)):
                 return str(name)
             if name:
-                self.display.warning(
-                    f"{self.NAME}: {str(name)!r} cannot be a host name ({record['id']}); the next choice is taken"
-                )
+                self._warn(f"{str(name)!r} cannot be a host name ({record['id']}); the next choice is taken")
         return str(record["default_inventory_hostname"])
 
     def _picked(self, records: list[Record], names: _azure_hostvars.Names) -> list[Record]:
@@ -666,10 +788,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _tell_hidden(self, hidden: dict[str, list[str]]) -> None:
         for reason, hosts in hidden.items():
-            text = (
-                f"{self.NAME}: {len(hosts)} machines are left out ({reason}) by default_host_filters: {_listed(hosts)}"
-            )
-            self.display.v(text) if reason == "off" else self.display.warning(text)
+            text = f"{len(hosts)} machines are left out ({reason}) by default_host_filters: {_listed(hosts)}"
+            self.display.v(text) if reason == "off" else self._warn(text)
 
     def _passes(self, record: Record, exclude: list[t.Any], include: list[t.Any], names: _azure_hostvars.Names) -> bool:
         variables = names.readable(record)
@@ -683,9 +803,18 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         try:
             return self._condition(rule, variables)
         except Exception as exc:
-            if self._strict:
-                raise AzureInventoryError(f"the filter {rule!r} failed for {record['name']}: {exc}") from None
+            text = str(rule)
+            if self._strict_filters:
+                raise AzureInventoryError(
+                    f"the filter {text!r} failed for {record['name']}: {exc}; say what holds where it is not there, "
+                    "such as tags.env | default('') == 'prod', or set fail_on_template_errors: false"
+                ) from None
+            self._failed_filters.setdefault(text, []).append(record["name"])
             return False
+
+    def _tell_failed_filters(self) -> None:
+        for rule, hosts in self._failed_filters.items():
+            self._warn(f"the filter {rule!r} failed, and so did not hold, for {len(hosts)} machines: {_listed(hosts)}")
 
     # Expressions
 
@@ -720,7 +849,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             try:
                 return test(variables)
             except _azure_expressions.MissingError:
-                if not self._strict:
+                if not self._strict_filters:
                     raise
             except _azure_expressions.LeaveToJinjaError:
                 pass
@@ -801,6 +930,15 @@ def _no_collections() -> t.Iterator[None]:
         gc.freeze()
         if enabled:
             gc.enable()
+
+
+def _silence_libraries() -> None:
+    """Keep what the libraries log, and which may quote an answer, from the terminal; errors say the same, redacted."""
+    for name in ("azure", "msal", "urllib3"):
+        logger = logging.getLogger(name)
+        logger.propagate = False
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
 
 
 def _groups(variable: str, option: t.Any) -> tuple[str, ...]:

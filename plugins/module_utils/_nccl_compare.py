@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _hardware, _nccl_judge
 
 if t.TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._machine import Device, Machine
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl_xml import Element
@@ -31,12 +31,22 @@ def compare(system: Element, machine: Machine, exclude: Sequence[str] = ()) -> D
     texts = [
         *_presence("GPU", [gpu for gpu in machine.gpus if gpu.address not in exclude], listed, _nccl_judge.is_gpu),
         *_presence("adapter", [hca for hca in machine.hcas if hca.address not in exclude], listed, _nccl_judge.is_nic),
-        *_places(listed, machine),
-        *_masks(system, machine),
+        *_places(listed, {bus: device.numa_node for bus, device in machine.devices.items()}),
+        *_masks(system, machine.numa, machine.online),
     ]
     gpus = {gpu.address for gpu in machine.gpus}
     wanted = {bus for bus, (pci, _cpu) in listed.items() if _nccl_judge.is_gpu(pci)}
     return Difference(texts, foreign=bool(gpus) and bool(wanted) and not gpus & wanted)
+
+
+def deviations(system: Element, devices: Mapping[str, int], cpus: Mapping[int, Sequence[int]]) -> list[str]:
+    """Return where a topology deviates from the NUMA node of each device and from the CPUs of each NUMA node."""
+    listed = _nccl_judge.devices(system)
+    return [
+        *(f"{bus} is not in the file" for bus in sorted(devices) if bus not in listed),
+        *_places(listed, devices),
+        *_masks(system, cpus, [cpu for node in cpus.values() for cpu in node]),
+    ]
 
 
 def _presence(
@@ -57,25 +67,25 @@ def _presence(
             yield f"{kind} {bus} of the file is not in the machine"
 
 
-def _places(listed: dict[str, tuple[Element, Element]], machine: Machine) -> Iterator[str]:
+def _places(listed: dict[str, tuple[Element, Element]], nodes: Mapping[str, int]) -> Iterator[str]:
     for bus, (_pci, cpu) in listed.items():
-        device = machine.devices.get(bus)
-        if device and device.numa_node >= 0 and str(device.numa_node) != cpu.get("numaid"):
-            yield f"{bus} is at NUMA node {device.numa_node}, the file has it at node {cpu.get('numaid')}"
+        node = nodes.get(bus, -1)
+        if node >= 0 and str(node) != cpu.get("numaid"):
+            yield f"{bus} is at NUMA node {node}, the file has it at node {cpu.get('numaid')}"
 
 
-def _masks(system: Element, machine: Machine) -> Iterator[str]:
+def _masks(system: Element, numa: Mapping[int, Sequence[int]], online: Iterable[int]) -> Iterator[str]:
     covered = 0
     for cpu in (child for child in system.children if child.name == "cpu"):
         bits = _nccl_judge.mask_bits(cpu.get("affinity") or "") or 0
         covered |= bits
         node = cpu.get("numaid") or ""
-        cpus = machine.numa.get(int(node)) if node.isdigit() else None
+        cpus = numa.get(int(node)) if node.isdigit() else None
         if cpus and bits and bits != _hardware.mask(cpus):
             yield (
                 f"NUMA node {node} has the CPUs {_hardware.ranges(cpus)}, "
                 f"the file says {_hardware.ranges(number for number in range(bits.bit_length()) if bits >> number & 1)}"
             )
-    left = [number for number in machine.online if not covered >> number & 1]
+    left = [number for number in online if not covered >> number & 1]
     if covered and left:
         yield f"the CPUs {_hardware.ranges(left)} of the machine belong to no NUMA node of the file"

@@ -32,7 +32,7 @@ BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
 _SPEED = re.compile(r"(2\.5|5|8|16|32) GT/s|(2\.5|5\.0|8\.0|16\.0|32\.0|64\.0) GT/s PCIe")
 _MASK = re.compile(r"[0-9a-f]{1,8}(,[0-9a-f]{1,8})*", re.IGNORECASE)
 _ARCHITECTURES = ("x86_64", "arm64", "ppc64")
-_HIDDEN_SWITCH = "fffffff:ff:ff.0"
+_NUMBER = re.compile(r"\s*[+-]?(0x[0-9a-f]+|[0-9]+)", re.IGNORECASE)
 _FOUND_BY_NCCL = ("gpu", "nic", "net", "nvlink", "c2c", "pcilink")
 
 
@@ -67,10 +67,13 @@ def judge(text: str) -> Judged:
         return Judged(None, [Finding(FATAL, 0, str(exc))])
     if not top.children:
         return Judged(None, [Finding(IGNORED, 0, "the file has no element: NCCL ignores it without an error")])
-    system = top.children[0]
-    if system.name != "system":
-        return Judged(None, [Finding(IGNORED, system.line, _foreign(system.name))])
-    findings = [finding for rule in _RULES for finding in rule(system)]
+    systems = [element for element in top.children if element.read]
+    if not systems:
+        return Judged(None, [Finding(IGNORED, top.children[0].line, _foreign(top.children[0].name))])
+    system = systems[0]
+    findings = [finding for each in systems for finding in _version(each)]
+    findings += [Finding(FAULT, each.line, "a second <system>: NCCL uses the first alone") for each in systems[1:]]
+    findings += [finding for rule in _RULES for finding in rule(system)]
     order = (FATAL, IGNORED, FAULT, NOTE)
     return Judged(system, sorted(findings, key=lambda finding: (order.index(finding.severity), finding.line)))
 
@@ -119,9 +122,20 @@ def _foreign(name: str) -> str:
 
 def _version(system: Element) -> Iterator[Finding]:
     version = system.get("version")
-    if version != "1":
+    if version is None or _number(version) != 1:
         found = "is missing" if version is None else f"is {version!r}"
         yield Finding(FATAL, system.line, f"version of <system> {found}, it must be '1'")
+
+
+def _number(text: str) -> int:
+    """Return a number as C reads it: what comes after the digits does not count, nor does a text without any."""
+    found = _NUMBER.match(text)
+    if not found:
+        return 0
+    digits = found[1].lower()
+    octal = re.match("0[0-7]*", digits)
+    value = int(digits, 16) if digits.startswith("0x") else int(octal[0], 8) if octal else int(digits)
+    return -value if "-" in found[0] else value
 
 
 def _attributes(system: Element) -> Iterator[Finding]:
@@ -129,11 +143,13 @@ def _attributes(system: Element) -> Iterator[Finding]:
         names = [name for name, _value in element.attributes]
         if "" in names:
             yield Finding(
-                FAULT,
+                NOTE,
                 element.line,
                 f"<{element.name}> has a blank too many (before / or >, or two in a row): NCCL makes an attribute "
                 "without a name of it, which uses one of 16 places and breaks its own dump",
             )
+        for name in (name for name in names if "\t" in name):
+            yield Finding(FAULT, element.line, f"<{element.name}> has a tab in the name {name!r}, part of it for NCCL")
         for name in sorted({name for name in names if name and names.count(name) > 1}):
             yield Finding(FAULT, element.line, f"<{element.name}> has {name} more than once: NCCL uses the first")
         yield from _values(element)
@@ -229,19 +245,33 @@ def _link(pci: Element) -> Iterator[Finding]:
 
 
 def _nvlinks(system: Element) -> Iterator[Finding]:
-    known = {element.get("busid") for element in system.walk() if element.name == "pci"} | {_HIDDEN_SWITCH}
-    for pci in system.walk():
+    known = {element.get("busid") for element in system.walk() if element.name == "pci"}
+    for pci in (element for element in system.walk() if element.name == "pci"):
         links = (link for gpu in pci.children if gpu.name == "gpu" for link in gpu.children if link.name == "nvlink")
         for link in links:
-            target = link.get("target")
             if link.get("count") is None:
                 yield Finding(FATAL, link.line, "<nvlink> has no count")
-            if target == pci.get("busid"):
-                text = f"NVLink of {target} leads to the GPU itself: NCCL then sends over PCIe, at a fraction"
-                yield Finding(FAULT, link.line, text)
-            elif target not in known:
-                text = f"NVLink leads to {target}, which is not in the file: NCCL then sends over PCIe"
-                yield Finding(FAULT, link.line, text)
+            yield from _target(link, pci.get("busid"), known)
+
+
+def _target(link: Element, bus: str | None, known: set[str | None]) -> Iterator[Finding]:
+    """
+    Judge where an NVLink leads.
+
+    NCCL goes by the class. It looks up the target of a GPU's class only: a switch is a switch whatever its name, and
+    without a class NCCL asks the machine and takes what that does not show for a switch.
+    """
+    target, of_class = link.get("target"), link.get("tclass")
+    if of_class is None and target not in known:
+        yield Finding(NOTE, link.line, f"NVLink to {target} has no tclass: NCCL asks the machine")
+    elif of_class is not None and not of_class.startswith("0x03"):
+        return
+    elif target == bus:
+        text = f"NVLink of {target} leads to the GPU itself: NCCL then sends over PCIe, at a fraction"
+        yield Finding(FAULT, link.line, text)
+    elif target not in known:
+        text = f"NVLink leads to {target}, which is not in the file: NCCL then sends over PCIe"
+        yield Finding(FAULT, link.line, text)
 
 
 def _contents(system: Element) -> Iterator[Finding]:
@@ -251,12 +281,11 @@ def _contents(system: Element) -> Iterator[Finding]:
         if element.name in _FOUND_BY_NCCL:
             text = f"<{element.name}> is better left out: NCCL finds it by itself, and a wrong one costs much"
             yield Finding(NOTE, element.line, text)
-        elif element.name not in ("system", "cpu", "pci"):
-            yield Finding(NOTE, element.line, f"<{element.name}> means nothing to NCCL")
+        for child in (child for child in element.children if not child.read):
+            yield Finding(NOTE, child.line, f"<{child.name}> means nothing to NCCL in <{element.name}>")
 
 
 _RULES: tuple[Callable[[Element], Iterator[Finding]], ...] = (
-    _version,
     _attributes,
     _cpus,
     _pcis,

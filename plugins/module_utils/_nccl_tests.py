@@ -18,7 +18,9 @@ import statistics
 import typing as t
 
 # mpirun --tag-output, srun --label and plain indentation
-_PREFIX = re.compile(r"^(?:\[\d+,\d+\]<std(?:out|err)>:|\s*\d+:\s)?\s*")
+_PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\]<std(?:out|err)>:|\d+:\s)?\s*")
+_BYTES = re.compile(r"^(\d+(?:\.\d+)?)([KMG]?)B?$", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _ROW = re.compile(r"^(\d+)\s+(\d+)\s+([a-z]\w*)\s+(.*)$")
 _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S*\s*$")
 _NUMBER = re.compile(r"^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$")
@@ -159,6 +161,30 @@ def problem(report: Report, code: int = 0) -> str | None:
     if code != 0 or not report.complete:
         return _failure(report, code)
     return None
+
+
+def too_small(report: Report, smallest: str, largest: str, factor: float) -> str | None:
+    """Return why the largest size measured is not the one that was asked for: a smaller one is slower by nature."""
+    start, end = _bytes(smallest), _bytes(largest)
+    if not start or not end or start > end:
+        return None  # the program itself refuses that
+    last = start
+    while factor > 1 and last * factor <= end:
+        last *= factor
+    if report.reduced_to and report.reduced_to < last:
+        return (
+            f"measured up to {report.largest} bytes only, not {int(last)}: the memory is enough for {report.reduced_to}"
+        )
+    # Some operations round a size down to a multiple of the ranks; the next smaller step is less than that.
+    if factor <= 1 or report.largest is None or report.largest * factor > last:
+        return None
+    return f"measured up to {report.largest} bytes only, not {int(last)}"
+
+
+def _bytes(text: str) -> float:
+    """Return a size as the programs read it; 0 for what is none."""
+    match = _BYTES.match(text)
+    return float(match.group(1)) * _UNITS[match.group(2).upper()] if match else 0.0
 
 
 def _failure(report: Report, code: int) -> str:

@@ -7,31 +7,44 @@
 Read and write the XML that NCCL reads, by NCCL's rules and not by those of XML.
 
 NCCL has a small parser of its own. It refuses much that XML allows (a prolog, a tab between tags, a line break between
-attributes) and takes what XML forbids (an attribute without a name). What is said here about it was seen with a real
-NCCL 2.28.9 or read in its sources; tests hold it against the recorded verdicts.
+attributes) and takes what XML forbids (an attribute without a name, C(--) in a comment). What is said here about it was
+seen with a real NCCL 2.28.9 or read in its sources; tests hold it against the recorded verdicts.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-MAX_LENGTH = 254
+# NCCL's buffers also hold the character that ends a value or a name.
+MAX_LENGTH = 253
 MAX_ATTRIBUTES = 16
-# 32 up to NCCL 2.20, 128 up to 2.28, 640 in 2.30.
+# 32 up to NCCL 2.20, 128 up to 2.29.3, 640 since.
 MAX_CHILDREN = 128
+# Of the whole file, since NCCL 2.21; the 256th place is for the element that NCCL is reading.
+MAX_ELEMENTS = 255
 
 _BLANK = " \n\r"
 _NAME_ENDS = " =>/\n\r"
+# What NCCL reads in which element; all else it skips, to whatever closing tag.
+_READ_IN = {
+    "": ("system",),
+    "system": ("cpu",),
+    "cpu": ("pci", "nic"),
+    "pci": ("pci", "gpu", "nic", "pcilink"),
+    "gpu": ("nvlink", "c2c"),
+    "nic": ("net",),
+}
 
 
 class Element:
-    """One element, its attributes in the order of the file, and the line that it starts in."""
+    """One element, its attributes in the order of the file, the line that it starts in, and whether NCCL reads it."""
 
     def __init__(self, name: str, attributes: list[tuple[str, str]] | None = None, line: int = 0) -> None:
         """Make an element without children."""
         self.name = name
         self.attributes = attributes or []
         self.line = line
+        self.read = True
         self.children: list[Element] = []
 
     def get(self, name: str) -> str | None:
@@ -44,12 +57,12 @@ class Element:
         return child
 
     def walk(self) -> t.Iterator[Element]:
-        """Yield this element and all below it, in the order of the file."""
+        """Yield this element and all below it that NCCL reads, in the order of the file."""
         stack = [self]
         while stack:
             element = stack.pop()
             yield element
-            stack.extend(reversed(element.children))
+            stack.extend(child for child in reversed(element.children) if child.read)
 
 
 class NcclXmlError(ValueError):
@@ -96,6 +109,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        self._count = 0
         self._open = [Element("")]
 
     def document(self) -> Element:
@@ -139,10 +153,9 @@ class _Parser:
             if char in _NAME_ENDS:
                 name = self._text[start : self._at - 1]
                 break
-        if len(name) > MAX_LENGTH:
-            raise self._error(f"a name of {len(name)} characters, NCCL takes {MAX_LENGTH}")
-        if "\t" in name:
-            raise self._error("a tab inside a tag, NCCL takes blanks only")
+        most = MAX_LENGTH + (char == "=")
+        if len(name) > most:
+            raise self._error(f"a name of {len(name)} characters, NCCL takes {most}")
         return name, char
 
     def _comment(self) -> None:
@@ -160,7 +173,7 @@ class _Parser:
         name, end = self._token()
         if end != ">":
             raise self._error(f"expected > after </{name}, got {end!r}")
-        if len(self._open) == 1 or self._open[-1].name != name:
+        if len(self._open) == 1 or (self._open[-1].read and self._open[-1].name != name):
             wanted = f"</{self._open[-1].name}>" if len(self._open) > 1 else "no closing tag"
             raise self._error(f"found </{name}> where {wanted} belongs")
         self._open.pop()
@@ -171,16 +184,27 @@ class _Parser:
         element = Element(name, line=line)
         while end == " ":
             end = self._attribute(element)
-        if end == "/":
-            self._take(">", "expected > after /, got {}")
-        elif end != ">":
+        closed = end == "/"
+        if closed:
+            _rest, end = self._token()
+        if end != ">":
             raise self._error(f"expected > at the end of <{name}>, got {end!r}")
-        parent = self._open[-1]
-        if len(self._open) > 1 and len(parent.children) >= MAX_CHILDREN:
-            raise self._error(f"<{parent.name}> has more than {MAX_CHILDREN} elements, the limit of NCCL 2.21 to 2.28")
-        parent.children.append(element)
-        if end == ">":
+        self._append(element)
+        if not closed:
             self._open.append(element)
+
+    def _append(self, element: Element) -> None:
+        parent = self._open[-1]
+        element.read = parent.read and element.name in _READ_IN.get(parent.name, ())
+        if element.read:
+            self._count += 1
+            if len(self._open) > 1 and sum(child.read for child in parent.children) >= MAX_CHILDREN:
+                raise self._error(
+                    f"<{parent.name}> has more than {MAX_CHILDREN} elements, the limit of NCCL 2.21 to 2.29"
+                )
+            if self._count > MAX_ELEMENTS:
+                raise self._error(f"more than {MAX_ELEMENTS} elements, the limit of NCCL")
+        parent.children.append(element)
 
     def _attribute(self, element: Element) -> str:
         name, end = self._token()

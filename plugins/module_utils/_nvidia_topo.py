@@ -31,6 +31,7 @@ def parse(text: str) -> Topology:
     """Return the GPUs and adapters of the table; CPUs and NUMA nodes as the tool writes them."""
     lines = _ANSI.sub("", text).splitlines()
     place, names, columns = _header(lines)
+    _refuse_lost(lines[place + 1 :], names, columns)
     devices = {match.group(1): match.group(2) for match in map(_LEGEND.fullmatch, lines) if match}
     found = [row for row in (_row(line, names, columns) for line in lines[place + 1 :]) if row]
     return {
@@ -41,6 +42,19 @@ def parse(text: str) -> Topology:
             if not _is_gpu(row["name"])
         ],
     }
+
+
+def _refuse_lost(lines: list[str], names: list[str], columns: list[str]) -> None:
+    """Refuse a table whose rows are not those of its header: a row that cannot be read is no GPU less."""
+    found = [row["name"] for row in (_row(line, names, columns) for line in lines) if row]
+    rows = [line.split(None, 1)[0] for line in lines if _is_row(line)]
+    for fault, odd in (
+        ("has no readable row of", [name for name in names if name not in found]),
+        ("has two rows of", [name for name in names if found.count(name) > 1]),
+        ("has no column of", [name for name in rows if name not in names]),
+    ):
+        if odd:
+            raise ParseError(f"the table of nvidia-smi topo -m {fault} {', '.join(dict.fromkeys(odd))}")
 
 
 def _header(lines: list[str]) -> tuple[int, list[str], list[str]]:
@@ -81,6 +95,10 @@ def _tail(rest: str, columns: list[str]) -> dict[str, str | None]:
     if "\t" in rest and len(cells) > 2:
         cells = [*cells[:2], *[cell for cell in cells[2:] if cell]]  # an empty field precedes the last column
     return {column: values.word(cell) for column, cell in zip(columns, cells)}
+
+
+def _is_row(line: str) -> bool:
+    return re.match(r"(GPU|NIC)[0-9]", line) is not None
 
 
 def _is_gpu(name: str) -> bool:

@@ -17,6 +17,8 @@ import time
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_nodes
+
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -71,6 +73,7 @@ class Job(t.NamedTuple):
     nodes: str
     exit_code: int
     output: str | None = None
+    restarts: int = 0
 
     @property
     def waiting(self) -> bool:
@@ -155,6 +158,9 @@ class Slurm:
             job = self.job(number)
             if not job.waiting:
                 return job
+            if job.restarts:
+                self.cancel([number])
+                raise NeverStartedError(f"job {number} was put back into the queue and was cancelled")
             if self._clock() >= deadline:
                 self.cancel([number])
                 raise NeverStartedError(
@@ -191,6 +197,14 @@ class Slurm:
         if not expression:
             return []
         return self._call(["scontrol", "show", "hostnames", expression]).split()
+
+    def lost_nodes(self, names: Sequence[str]) -> dict[str, str]:
+        """Return those nodes that get no more jobs, each with its state and Slurm's reason; none if Slurm is silent."""
+        if not names:
+            return {}
+        wanted = ["--noheader", f"--nodes={','.join(names)}", f"--format={_slurm_nodes.FORMAT}"]
+        code, out, _err = self._run(["sinfo", "--Node", *wanted], None)
+        return {node.name: node.condition for node in _slurm_nodes.parse(out) if node.lost} if code == 0 else {}
 
     def step(self, number: int, step: Step) -> Result:
         """Run one step inside an allocation."""
@@ -292,6 +306,7 @@ def _job(number: int, text: str) -> Job:
         nodes="" if nodes == "(null)" else nodes,
         exit_code=_exit_code(fields.get("ExitCode", "0:0")),
         output=fields.get("StdOut"),
+        restarts=int(fields.get("Restarts", 0)),
     )
 
 

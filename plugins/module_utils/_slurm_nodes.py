@@ -16,6 +16,8 @@ if t.TYPE_CHECKING:
 FORMAT = "%N|%R|%T|%v|%G|%c|%E"
 _MARKS = "*~#!%$@^-+"
 _BUSY = {"allocated", "mixed", "planned"}
+# The first letters of the states in which a node gets no more jobs until somebody mends it.
+_LOST = ("drain", "down", "err", "fail", "inval", "no_resp", "unk")
 # A node that still cleans up after a job is free in a moment.
 _FREE = {"idle", "completing"}
 
@@ -46,6 +48,17 @@ class Node(t.NamedTuple):
     def busy(self) -> bool:
         """Whether the node is well but works for somebody."""
         return self.state in _BUSY and self.answers
+
+    @property
+    def lost(self) -> bool:
+        """Whether the node gets no more jobs."""
+        return self.state.startswith(_LOST) or not self.answers
+
+    @property
+    def condition(self) -> str:
+        """The state with its reason, in words."""
+        silent = "" if self.answers else ", slurmd does not answer"
+        return f"{self.state}{silent}" + (f": {self.reason}" if self.reason else "")
 
 
 class Selection(t.NamedTuple):
@@ -80,8 +93,8 @@ def parse(text: str) -> list[Node]:
 
 
 def gpus(gres: str) -> int:
-    """Return the number of GPUs in a list such as C(gpu:h100:8,nic:2), with or without sockets in brackets."""
-    return sum(int(number) for number in re.findall(r"(?:^|,)gpu:(?:[^,(:]+:)?(\d+)", gres))
+    """Return the number of GPUs in a list such as C(gpu:h100:no_consume:8(S:0-1),nic:2); marks may be missing."""
+    return sum(int(number) for number in re.findall(r"(?:^|,)gpu:(?:[^,(:]+:)*(\d+)(?=$|[,(])", gres))
 
 
 def select(

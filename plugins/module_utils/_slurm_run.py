@@ -50,7 +50,9 @@ def seconds(args: t.Sequence[str]) -> float:
 
 
 def submit_options(params: dict[str, t.Any], nodes: t.Sequence[str] | None, count: int | None) -> list[str]:
-    """Return the options of sbatch."""
+    """Return the options of sbatch. A list of nodes without a name is refused: the job could run anywhere."""
+    if nodes is not None and not nodes:
+        raise _slurm_job.SlurmError("the list of nodes is empty; a job without it could run on nodes that nobody named")
     named = {
         "job_name": params["name"],
         "nodes": str(count or len(nodes or ()) or 1),
@@ -59,7 +61,9 @@ def submit_options(params: dict[str, t.Any], nodes: t.Sequence[str] | None, coun
         "exclusive": params["exclusive"],
         "time": str(params["time_limit"]),
         "no_kill": True,
-        "no_requeue": True,
+        # Where the prolog of a job fails that must not be requeued, slurmd 24.11 tells the controller so every 15 seconds for
+        # ever, and each time the node is drained again, whoever mended it. A job that was requeued is cancelled instead.
+        "requeue": True,
     }
     return _slurm_job.options({**named, **params["submit_options"]})
 
@@ -85,5 +89,9 @@ def allocation(
                     f"job {number} ended before it could be used: it is {job.state} {job.reason}"
                 )
             yield job
+        except _slurm_job.SlurmError as exc:
+            # What Slurm says about the job, such as CANCELLED, is not why: that is what it says about the nodes.
+            lost = slurm.lost_nodes(nodes or [])
+            raise type(exc)("; ".join([str(exc), *(f"{name} is {text}" for name, text in lost.items())])) from exc
         finally:
             slurm.cancel(slurm.submitted)

@@ -73,7 +73,9 @@ def diff(changes: Sequence[Change]) -> list[dict[str, str]]:
 
 
 def _shown(content: str, mode: int) -> str:
-    return f"# mode {mode:04o}\n{content}"
+    # What is to go may be any file; Ansible refuses an answer that is no text.
+    shown = content if content.isascii() or not any("\udc80" <= char <= "\udcff" for char in content) else "(no text)\n"
+    return f"# mode {mode:04o}\n{shown}"
 
 
 def problems(files: Sequence[Mapping[str, t.Any]]) -> list[str]:

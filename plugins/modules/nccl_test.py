@@ -175,7 +175,9 @@ results:
       description: Why it failed or was not measured, in words.
       type: str
     busbw:
-      description: Bus bandwidth out of place at the largest size, in GB/s; null unless it is V(ok).
+      description:
+        - Bus bandwidth out of place at the largest size, in GB/s; null unless it is V(ok).
+        - A run whose largest size is below the one that was asked for, for want of memory, has failed.
       type: float
       sample: 345.36
     largest:
@@ -194,6 +196,17 @@ results:
     nccl:
       description: Version of NCCL, where the program says it.
       type: str
+    world:
+      description:
+        - Processes that found each other; V(1) if each ran by itself, as where MPI and C(srun --mpi) do not fit.
+      type: int
+    hosts:
+      description: Machines of these processes.
+      type: int
+    devices:
+      description: Names of their GPUs, as the program says them.
+      type: list
+      elements: str
     rc:
       description: Exit status; 124 if it took too long.
       type: int
@@ -258,10 +271,16 @@ def program(params: dict[str, t.Any], collective: str) -> list[str]:
     return [*command, *sizes, "-n", str(params["iterations"]), "-c", "1", "-g", "1"]
 
 
-def result(nodes: list[str], collective: str, found: _slurm_job.Result) -> dict[str, t.Any]:
+def result(nodes: list[str], collective: str, found: _slurm_job.Result, params: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return one measurement."""
     report = _nccl_tests.parse(f"{found.stdout}\n{found.stderr}")
-    problem = f"{found.lost} before this was measured" if found.lost else _nccl_tests.problem(report, found.code)
+    ranks = sorted(rank["rank"] for rank in report.ranks)
+    problem = (
+        f"{found.lost} before this was measured"
+        if found.lost
+        else _nccl_tests.problem(report, found.code)
+        or _nccl_tests.too_small(report, params["min_bytes"], params["max_bytes"], params["factor"])
+    )
     state = "not_measured" if found.lost else "failed" if problem else "ok"
     return {
         "nodes": nodes,
@@ -274,6 +293,9 @@ def result(nodes: list[str], collective: str, found: _slurm_job.Result) -> dict[
         "rows": [{"size": row.size, "busbw": row.out_of_place.busbw} for row in report.rows],
         "version": report.version,
         "nccl": report.nccl,
+        "world": len(ranks) if ranks == list(range(len(ranks))) else 1,
+        "hosts": len({rank["host"] for rank in report.ranks}),
+        "devices": sorted({rank["name"] for rank in report.ranks}),
         "rc": found.code,
         "seconds": round(found.seconds, 2),
         "log": f"{found.stdout}\n{found.stderr}"[-4000:] if problem else "",
@@ -282,13 +304,21 @@ def result(nodes: list[str], collective: str, found: _slurm_job.Result) -> dict[
 
 def measure(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
     """Hold the nodes, run all tests, and let the nodes go."""
+    if not all(params["groups"]):
+        raise _slurm_job.SlurmError(
+            "groups has a group without nodes; a job for it could run on nodes that nobody named"
+        )
     wanted = measurements(params)
     names = list(dict.fromkeys(node for nodes, _collective in wanted for node in nodes))
     with _slurm_run.allocation(slurm, params, names) as job:
         found = slurm.steps(job.id, [step(params, *item) for item in wanted])
     if all(one.lost for one in found):
         raise _slurm_job.SlurmError(f"{found[0].lost} before anything was measured")
-    return {"changed": False, "job_id": job.id, "results": [result(*item, one) for item, one in zip(wanted, found)]}
+    return {
+        "changed": False,
+        "job_id": job.id,
+        "results": [result(*item, one, params) for item, one in zip(wanted, found)],
+    }
 
 
 def main() -> None:

@@ -49,7 +49,8 @@ options:
   each_node:
     description:
       - Whether O(command) is run on each node by itself, at the same time, with one result per node. A node
-        that fails or hangs then does not hide the others.
+        that fails or hangs then does not hide the others. Where Slurm ends the job because it drains nodes of
+        O(nodelist), as it does when their prolog fails, the others get a job without them.
     type: bool
     default: false
   script:
@@ -62,10 +63,9 @@ options:
     type: int
   nodelist:
     description:
-      - Names of the nodes.
+      - Names of the nodes. Left out it means any nodes; an empty list is refused.
     type: list
     elements: str
-    default: []
   step_options:
     description:
       - Further options of C(srun) for O(command), such as V(--mpi=pmix).
@@ -151,6 +151,9 @@ results:
     seconds:
       description: How long it took.
       type: float
+    lost:
+      description: Why the command could not run there, such as the reason for which Slurm drained the node; else empty.
+      type: str
 output:
   description: What the script printed.
   returned: when the file of O(output) can be read on this host
@@ -184,7 +187,28 @@ def absent(slurm: _slurm_job.Slurm, params: dict[str, t.Any], check_mode: bool) 
 
 
 def command(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Run a command in an allocation."""
+    """Run a command in an allocation; on each node by itself, as long as Slurm drains some and others are left."""
+    if not (params["each_node"] and params["nodelist"]) or params["job_id"]:
+        return _attempt(slurm, params)
+    left: list[str] = list(params["nodelist"])
+    results: list[dict[str, t.Any]] = []
+    while left:
+        try:
+            found = _attempt(slurm, {**params, "nodelist": left})["results"]
+            drained = slurm.lost_nodes(left) if any(result["lost"] for result in found) else {}
+        except _slurm_job.SlurmError:
+            found, drained = [], slurm.lost_nodes(left)
+            if not drained:
+                raise
+        ran = [result for result in found if not (drained and result["lost"])]
+        results += ran + [_not_run(name, text) for name, text in drained.items() if name not in _names(ran)]
+        left = [name for name in left if name not in _names(results)]
+    results.sort(key=lambda result: params["nodelist"].index(result["nodes"][0]))
+    return _finished(slurm.submitted[-1], params["nodelist"], results)
+
+
+def _attempt(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Run a command in one allocation."""
     with _slurm_run.allocation(slurm, params, params["nodelist"], params["nodes"]) as job:
         names = params["nodelist"] or slurm.hostnames(job.nodes)
         groups = [(name,) for name in names] if params["each_node"] else [tuple(names)]
@@ -193,24 +217,42 @@ def command(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.An
             _slurm_job.Step(params["name"], group, tuple(params["step_options"]), tuple(params["command"]), limit)
             for group in groups
         ]
-        results = slurm.steps(job.id, steps)
+        results = [_result(result) for result in slurm.steps(job.id, steps)]
+    return _finished(job.id, names, results)
+
+
+def _finished(number: int, names: list[str], results: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+    """Return what a command came to."""
     return {
         "changed": True,
-        "job_id": job.id,
+        "job_id": number,
         "state": "COMPLETED",
         "nodes": names,
-        "exit_code": max(result.code for result in results),
-        "results": [
-            {
-                "nodes": list(result.step.nodes),
-                "rc": result.code,
-                "stdout": result.stdout,
-                "stderr": result.stderr,
-                "seconds": round(result.seconds, 2),
-            }
-            for result in results
-        ],
+        "exit_code": max(result["rc"] for result in results),
+        "results": results,
     }
+
+
+def _result(result: _slurm_job.Result) -> dict[str, t.Any]:
+    """Return what a step left behind."""
+    return {
+        "nodes": list(result.step.nodes),
+        "rc": result.code,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        "seconds": round(result.seconds, 2),
+        "lost": result.lost,
+    }
+
+
+def _not_run(name: str, reason: str) -> dict[str, t.Any]:
+    """Return the result of a node that Slurm drained before the command could run."""
+    return {"nodes": [name], "rc": 1, "stdout": "", "stderr": "", "seconds": 0.0, "lost": reason}
+
+
+def _names(results: list[dict[str, t.Any]]) -> set[str]:
+    """Return the nodes of results."""
+    return {name for result in results for name in result["nodes"]}
 
 
 def batch(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -259,7 +301,7 @@ def main() -> None:
             "each_node": {"type": "bool", "default": False},
             "script": {"type": "str"},
             "nodes": {"type": "int"},
-            "nodelist": {"type": "list", "elements": "str", "default": []},
+            "nodelist": {"type": "list", "elements": "str"},
             "step_options": {"type": "list", "elements": "str", "default": []},
             "timeout": {"type": "int"},
             "output": {"type": "str", "default": "/dev/null"},

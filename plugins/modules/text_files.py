@@ -45,7 +45,7 @@ options:
         type: str
         default: "0644"
       state:
-        description: Whether the file is to be there.
+        description: Whether the file is to be there. A folder that is to be absent goes with all that is in it.
         type: str
         choices: [present, absent]
         default: present
@@ -92,6 +92,7 @@ files:
 import grp
 import os
 import pwd
+import shutil
 import stat
 import tempfile
 import typing as t
@@ -136,7 +137,7 @@ def apply(module: AnsibleModule, change: _text_files.Change) -> None:
     """Carry out one change; raises OSError."""
     one, file = change.wanted, Path(change.wanted.path)
     if one.content is None:
-        file.unlink()
+        shutil.rmtree(file) if file.is_dir() and not file.is_symlink() else file.unlink()
         return
     if change.action == "write":
         file.parent.mkdir(0o755, parents=True, exist_ok=True)

@@ -23,9 +23,11 @@ if t.TYPE_CHECKING:
 class Lists:
     """One method per list; every method follows the next links to the end."""
 
-    def __init__(self, client: Client, settings: Settings) -> None:
+    def __init__(self, client: Client, settings: Settings, gap: Callable[[str], None]) -> None:
+        """Read with a client; gap takes what a list has and nobody can read."""
         self._client = client
         self._settings = settings
+        self._gap = gap
 
     def subscriptions(self) -> list[Row]:
         """Return id, name and state of every subscription that the caller can see."""
@@ -35,6 +37,16 @@ class Lists:
             for one in found
             if one.get("subscriptionId")
         ]
+
+    def groups(self, subscription: str) -> list[str]:
+        """Return the names of the resource groups that the caller can see."""
+        return [str(one["name"]) for one in self._rows(f"{_scope(subscription)}/resourcegroups", "resources", dict)]
+
+    def existing(self, subscription: str, group: str = "*") -> list[Row]:
+        """Return id, name, location and tags of every machine but the instances of uniform sets: a thousand a page."""
+        kind = "resourceType eq 'Microsoft.Compute/virtualMachines'"
+        path = f"{_scope(subscription, group)}/resources"
+        return self._rows(path, "resources", lambda one: {**one, "tags": one.get("tags") or {}}, **{"$filter": kind})
 
     def machines(self, subscription: str, group: str = "*") -> list[Row]:
         """Return virtual machines, members of flexible sets included; with power state only if a group is named."""
@@ -46,7 +58,7 @@ class Lists:
         """Return the instance view of every machine of a subscription by its id in lower case."""
         path = f"{_scope(subscription)}/providers/Microsoft.Compute/virtualMachines"
         found = self._rows(path, "compute", model.flat_machine, statusOnly="true")
-        return {str(one["id"]).lower(): one["instanceView"] for one in found}
+        return {str(one["id"]).lower(): {**one["instanceView"], "id": one["id"]} for one in found}
 
     def nics(self, subscription: str) -> list[Row]:
         """Return the network interfaces of a subscription, without those of uniform sets."""
@@ -77,12 +89,16 @@ class Lists:
 
     def _rows(self, path: str, api: str, convert: Callable[[Mapping[str, t.Any]], Row], **query: str) -> list[Row]:
         version = {"api-version": self._settings.version(api)}
-        return [
-            convert(item)
-            for page in self._client.pages(path, {**version, **query})
-            for item in page
-            if isinstance(item, dict) and (item.get("id") or item.get("subscriptionId"))
-        ]
+        found, broken = [], 0
+        for page in self._client.pages(path, {**version, **query}):
+            for item in page:
+                if isinstance(item, dict) and (item.get("id") or item.get("subscriptionId")):
+                    found.append(convert(item))
+                else:
+                    broken += 1
+        if broken:
+            self._gap(f"{broken} rows of the list {path}: they are empty or have no id")
+        return found
 
 
 def _scope(subscription: str, group: str = "*") -> str:

@@ -101,8 +101,10 @@ def _profile(identity: Identity, environ: Mapping[str, str]) -> dict[str, t.Any]
 class Credential:
     """A token for all threads: asked for once, kept until shortly before its end, renewed on demand."""
 
-    def __init__(self, make: Callable[[], t.Any]) -> None:
+    def __init__(self, make: Callable[[], t.Any], tell: Callable[[str], None] | None = None) -> None:
+        """Make a credential of azure-identity when it is needed; tell is told every token, to keep it out of texts."""
         self._make = make
+        self._tell = tell
         self._real: t.Any = None
         self._token: t.Any = None
         self._lock = threading.Lock()
@@ -113,6 +115,8 @@ class Credential:
             if kwargs.get("claims") or self._token is None or self._token.expires_on - time.time() < 120:
                 self._real = self._real or self._make()
                 self._token = self._real.get_token(*scopes, **kwargs)
+                if self._tell:
+                    self._tell(str(self._token.token))
             return self._token
 
     def renew(self, rejected: t.Any) -> None:
@@ -122,7 +126,20 @@ class Credential:
                 self._token = self._real = None
 
 
-def make_credential(identity: Identity, cloud: Cloud) -> t.Any:
+class Patience(t.NamedTuple):
+    """How long to wait for an answer, in seconds, and how often to ask again."""
+
+    timeout: int = 60
+    retries: int = 8
+
+    def options(self) -> dict[str, int]:
+        """Return the same as azure-core's pipelines take it."""
+        kinds = ("total", "connect", "read", "status")
+        waits = {"connection_timeout": self.timeout, "read_timeout": self.timeout}
+        return {**waits, **{f"retry_{kind}": self.retries for kind in kinds}}
+
+
+def make_credential(identity: Identity, cloud: Cloud, patience: Patience | None = None) -> t.Any:
     """Return the credential of azure-identity that the identity asks for."""
     try:
         import azure.identity as library
@@ -130,7 +147,9 @@ def make_credential(identity: Identity, cloud: Cloud) -> t.Any:
         raise AzureInventoryError(
             "the Python package azure-identity is missing on this machine; install it: pip install azure-identity"
         ) from exc
+    patience = patience or Patience()
     common: dict[str, t.Any] = {
+        **patience.options(),
         "authority": identity.adfs_authority_url or cloud.authority,
         "connection_verify": identity.verify,
         "disable_instance_discovery": not identity.instance_discovery,
@@ -144,10 +163,10 @@ def make_credential(identity: Identity, cloud: Cloud) -> t.Any:
                 f"oidc_token, oidc_token_file_path; missing: {_missing(identity)}"
             )
     if identity.source == "cli":
-        return _cli(library, identity)
+        return _cli(library, identity, patience)
     if identity.source == "msi":
-        return _machine(library, identity)
-    return _chain(library, identity)
+        return _machine(library, identity, patience)
+    return _chain(library, identity, patience)
 
 
 def _application(library: t.Any, identity: Identity, common: dict[str, t.Any]) -> t.Any:
@@ -165,18 +184,22 @@ def _application(library: t.Any, identity: Identity, common: dict[str, t.Any]) -
     return library.WorkloadIdentityCredential(token_file_path=identity.oidc_token_file, **who)
 
 
-def _cli(library: t.Any, identity: Identity) -> t.Any:
-    return library.AzureCliCredential(tenant_id=identity.tenant, process_timeout=60)
+def _cli(library: t.Any, identity: Identity, patience: Patience) -> t.Any:
+    return library.AzureCliCredential(tenant_id=identity.tenant, process_timeout=patience.timeout)
 
 
-def _machine(library: t.Any, identity: Identity) -> t.Any:
-    return library.ManagedIdentityCredential(**({"client_id": identity.client_id} if identity.client_id else {}))
+def _machine(library: t.Any, identity: Identity, patience: Patience) -> t.Any:
+    # azure-identity knows best how long a machine's own service may need; no longer than the user allows.
+    limits = {"read_timeout": patience.timeout, **({"retry_total": patience.retries} if patience.retries < 5 else {})}
+    return library.ManagedIdentityCredential(
+        **limits, **({"client_id": identity.client_id} if identity.client_id else {})
+    )
 
 
-def _chain(library: t.Any, identity: Identity) -> t.Any:
-    sources = [_cli(library, identity)] if shutil.which("az") else []
+def _chain(library: t.Any, identity: Identity, patience: Patience) -> t.Any:
+    sources = [_cli(library, identity, patience)] if shutil.which("az") else []
     if on_azure(os.environ):
-        sources.append(_machine(library, identity))
+        sources.append(_machine(library, identity, patience))
     if not sources:
         raise ConfigError(
             "no way to sign in: tenant, client_id and secret are not set (nor AZURE_TENANT_ID, AZURE_CLIENT_ID, "

@@ -13,6 +13,14 @@ import typing as t
 from urllib.parse import urlencode, urlsplit
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_pipeline
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_errors import (
+    BrokenAnswerError,
+    NoAnswerError,
+    Redactor,
+    RequestError,
+    ThrottledError,
+    plain,
+)
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import (
     CLOUDS,
     AzureInventoryError,
@@ -23,6 +31,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings i
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_deadline import Deadline, Open
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import Settings
 
     Send = Callable[[str, str, t.Any], tuple[int, t.Mapping[str, str], bytes]]
@@ -30,31 +39,19 @@ if t.TYPE_CHECKING:
 _ATTEMPTS = 3  # at an answer that cannot be read
 
 
-class RequestError(AzureInventoryError):
-    """Azure refused a request, or its answer cannot be used."""
-
-    def __init__(self, status: int, code: str, message: str, request_id: str = "", where: str = "") -> None:
-        self.status = status
-        self.code = code
-        self.message = message
-        suffix = f" (request id {request_id})" if request_id else ""
-        super().__init__(f"{where or 'Azure'} answered {status} {code}: {message}{suffix}")
-
-    def is_refusal(self) -> bool:
-        """Return whether the caller lacks a right."""
-        return self.status in (401, 403)
-
-
-class BrokenAnswerError(RequestError):
-    """The answer is cut, not JSON, or not of the form that is documented."""
-
-
 class Client:
     """JSON in, JSON out; pages; every oddity of an answer becomes an exception that says so."""
 
-    def __init__(self, send: Send, endpoint: str, renew: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        send: Send,
+        endpoint: str,
+        renew: Callable[[], None] | None = None,
+        redact: Callable[[str], str] | None = None,
+    ) -> None:
         self._send = send
         self._renew = renew or (lambda: None)
+        self._redact = redact or Redactor()
         self.endpoint = endpoint.rstrip("/")
 
     def get(self, path: str, query: t.Mapping[str, str]) -> dict[str, t.Any]:
@@ -103,11 +100,14 @@ class Client:
                 self._renew()
                 continue
             if status >= 300:
-                raise _refused(status, headers, content, where)
+                raise _refused(status, headers, content, where, self._redact)
             answer = _decoded(content)
-            if isinstance(answer, dict) and (wants is None or isinstance(answer.get(wants), list)):
-                return answer
-            if attempt < _ATTEMPTS - 1:
+            usable = isinstance(answer, dict) and (wants is None or isinstance(answer.get(wants), list))
+            last = attempt == _ATTEMPTS - 1
+            # A row that is none may come right the next time; if it does not, the reader of the list says so.
+            if usable and (last or wants is None or all(isinstance(row, dict) for row in answer[wants])):
+                return t.cast("dict[str, t.Any]", answer)
+            if not last:
                 time.sleep(0.2 * (attempt + 1))
         kind = (headers.get("Content-Type") or "no content type").split(";")[0]
         missing = (
@@ -123,7 +123,9 @@ def _decoded(content: bytes) -> t.Any:
         return None
 
 
-def _refused(status: int, headers: t.Mapping[str, str], content: bytes, where: str) -> RequestError:
+def _refused(
+    status: int, headers: t.Mapping[str, str], content: bytes, where: str, redact: Callable[[str], str]
+) -> RequestError:
     """Return the error of an answer; compute's 429 has its code at the top, all others below C(error)."""
     answer = _decoded(content)
     body = answer if isinstance(answer, dict) else {}
@@ -132,9 +134,9 @@ def _refused(status: int, headers: t.Mapping[str, str], content: bytes, where: s
     inner = next(
         (one for one in (details if isinstance(details, list) else []) if isinstance(one, dict) and one.get("code")), {}
     )
-    code = str(inner.get("code") or error.get("code") or "Error")
-    message = str(inner.get("message") or error.get("message") or "no explanation").strip().replace("\n", " ")
-    return RequestError(status, code, message[:500], _request_id(headers), where)
+    code = plain(inner.get("code") or error.get("code") or "Error", redact, 100)
+    message = plain(inner.get("message") or error.get("message") or "no explanation", redact, 500)
+    return RequestError(status, code, message, _request_id(headers), where)
 
 
 def _request_id(headers: t.Mapping[str, str]) -> str:
@@ -144,21 +146,33 @@ def _request_id(headers: t.Mapping[str, str]) -> str:
 class Sender:
     """The real way to send, through azure-core; made once per run."""
 
-    def __init__(self, credential: t.Any, cloud: Cloud, settings: Settings, verify: bool = True) -> None:
+    def __init__(
+        self,
+        credential: t.Any,
+        cloud: Cloud,
+        settings: Settings,
+        deadline: Deadline,
+        under_way: Open,
+        redact: Callable[[str], str],
+        verify: bool = True,
+    ) -> None:
         self._credential = credential
+        self._cloud = cloud
         self._scope = f"{cloud.resource_manager}/.default"
+        self._open = under_way
+        self._redact = redact
         self.counter = _azure_pipeline.Counter()
-        gate = _azure_pipeline.Gate()
-        self._pipeline = _azure_pipeline.build(credential, self._scope, settings, verify, self.counter, gate)
+        self.gate = _azure_pipeline.Gate()
+        waiting = _azure_pipeline.Waiting(self.gate, settings.max_wait, deadline=deadline)
+        self._pipeline = _azure_pipeline.build(credential, self._scope, settings, verify, self.counter, waiting)
 
-    def __enter__(self) -> Sender:
+    def sign_in(self) -> None:
         """Open the transport and get the token before many threads want both at once."""
-        with _readable_errors():
+        with _ReadableErrors(self._redact), self._open.during(f"the sign-in at {self._cloud.authority}"):
             self._pipeline.__enter__()
             self._credential.get_token(self._scope)
-        return self
 
-    def __exit__(self, *_error: object) -> None:
+    def close(self) -> None:
         """Close the connections."""
         self._pipeline.__exit__()
 
@@ -168,30 +182,44 @@ class Sender:
 
     def __call__(self, method: str, url: str, body: t.Any) -> tuple[int, t.Mapping[str, str], bytes]:
         """Send one request, with retries, and return status, headers and body."""
+        return self._send(method, url, body)
+
+    def once(self, method: str, url: str, body: t.Any) -> tuple[int, t.Mapping[str, str], bytes]:
+        """Send a request that only saves time: with one retry at most."""
+        return self._send(method, url, body, retry_total=1)
+
+    def _send(self, method: str, url: str, body: t.Any, **more: t.Any) -> tuple[int, t.Mapping[str, str], bytes]:
         from azure.core.rest import HttpRequest
 
-        with _readable_errors():
+        where = f"{method} {urlsplit(url).path}"
+        with _ReadableErrors(self._redact, where), self._open.during(where):
             request = HttpRequest(method, url, json=body) if body is not None else HttpRequest(method, url)
-            response = self._pipeline.run(request, retry_on_methods=["GET", "POST"]).http_response
+            response = self._pipeline.run(request, retry_on_methods=["GET", "POST"], **more).http_response
             return response.status_code, response.headers, response.read()
 
 
-class _readable_errors:  # noqa: N801 - used like a function
+class _ReadableErrors:
     """Turn azure-core's and azure-identity's exceptions into one line without the request."""
+
+    def __init__(self, redact: Callable[[str], str], where: str = "") -> None:
+        self._redact = redact
+        self._where = where
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: t.Any) -> None:
         """Replace the exception and drop its cause, which holds the request."""
+        if isinstance(error, ThrottledError):
+            raise ThrottledError(f"{self._where}: {error}", error.status) from None
         if error is None or isinstance(error, AzureInventoryError):
             return
         names = [cls.__name__ for cls in type(error).__mro__]
-        text = " ".join(str(error).split())[:600]
+        text = plain(error, self._redact, 600)
         if "ClientAuthenticationError" in names:
             raise AzureInventoryError(f"signing in to Azure failed: {text}") from None
         if "AzureError" in names:
-            raise AzureInventoryError(f"Azure cannot be reached: {text}") from None
+            raise NoAnswerError(f"{self._where or 'the sign-in'}: Azure cannot be reached: {text}") from None
 
 
 def find_cloud(name: str, fetch: Callable[[str], t.Any]) -> Cloud:
@@ -215,17 +243,22 @@ def _same(url: str, other: t.Any) -> bool:
     return not other or urlsplit(url).netloc.lower() == urlsplit(str(other)).netloc.lower()
 
 
-def fetch_metadata(settings: Settings, verify: bool) -> Callable[[str], t.Any]:
+def fetch_metadata(settings: Settings, verify: bool, under_way: Open) -> Callable[[str], t.Any]:
     """Return a function that reads the public metadata of a Resource Manager, without a token."""
 
     def fetch(url: str) -> t.Any:
         import requests
 
         target = f"{url}/metadata/endpoints?api-version={settings.version('metadata')}"
-        try:
-            answer = requests.get(target, timeout=settings.timeout, verify=verify, allow_redirects=False)
-            return answer.json()
-        except (requests.RequestException, ValueError) as exc:
-            raise AzureInventoryError(f"cannot read {target}: {type(exc).__name__}: {str(exc)[:300]}") from None
+        for attempt in range(settings.retries + 1):
+            try:
+                with under_way.during(f"GET {target}"):
+                    answer = requests.get(target, timeout=settings.timeout, verify=verify, allow_redirects=False)
+                    return answer.json()
+            except (requests.RequestException, ValueError) as exc:
+                text = f"cannot read {target}: {type(exc).__name__}: {str(exc)[:300]}"
+            if attempt < settings.retries:
+                time.sleep(_azure_pipeline.backoff(attempt))
+        raise AzureInventoryError(text)
 
     return fetch

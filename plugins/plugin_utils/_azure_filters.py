@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import AzureInventoryError, ConfigError
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_model as model
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import (
+    AzureInventoryError,
+    ConfigError,
+    fits,
+    tag,
+)
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,15 +42,42 @@ def keep(records: Iterable[Record], filters: Mapping[str, t.Any]) -> list[Record
 
 def _meets(record: Record, filters: Mapping[str, t.Any]) -> bool:
     for key, column in _COLUMNS.items():
-        if filters.get(key) and str(record[column] or "").lower() not in filters[key]:
+        if filters.get(key) and not _among(key, record, column, filters[key]):
             return False
     if filters.get("scale_sets") and str(record["vmss"].get("name", "")).lower() not in filters["scale_sets"]:
         return False
-    tags = record["tags"]
-    for tag, values in (filters.get("tags") or {}).items():
-        if tag not in tags or (values is not None and str(tags[tag]) not in values):
+    return _has_tags(record["tags"], filters.get("tags") or {})
+
+
+def _among(key: str, record: Record, column: str, values: Sequence[str]) -> bool:
+    value = str(record[column] or "").lower()
+    if key == "resource_groups":
+        return fits(value, values)
+    # A state that could not be read rules nobody out; a warning says that it is missing.
+    return value in values or (key == "powerstates" and "powerstate" in record["facts_missing"])
+
+
+def _has_tags(tags: Mapping[str, t.Any], wanted: Mapping[str, t.Any]) -> bool:
+    """Return whether all tags are there; their names have no case, as in Azure, their values have."""
+    for name, values in wanted.items():
+        value = tag(tags, name)
+        if value is None or (values is not None and str(value) not in values):
             return False
     return True
+
+
+def may_meet(row: Record, filters: Mapping[str, t.Any]) -> bool:
+    """Return whether a machine can meet the filters, from what a list of names says of it."""
+    names, locations = filters.get("names"), filters.get("locations")
+    if names and str(model.last(row["id"])).lower() not in names:
+        return False
+    if locations and row.get("location") and str(row["location"]).lower() not in locations:
+        return False
+    groups = filters.get("resource_groups")
+    if groups and not fits(model.part(row["id"], "resourcegroups"), groups):
+        return False
+    # A set's tags may come to its members, and a list of states has no tags at all.
+    return not isinstance(row.get("tags"), dict) or _has_tags(row["tags"], filters.get("tags") or {})
 
 
 def select(records: list[Record], query: str | None) -> list[Record]:

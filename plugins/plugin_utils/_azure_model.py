@@ -119,6 +119,7 @@ def flat_scale_set(item: Mapping[str, t.Any]) -> Row:
     return {
         "id": item.get("id"),
         "name": item.get("name"),
+        "location": item.get("location"),
         "tags": _mapping(item.get("tags")),
         "mode": item.get("mode") or p.get("orchestrationMode") or "Uniform",
         "capacity": sku.get("capacity"),
@@ -147,29 +148,40 @@ def last(resource_id: t.Any) -> str | None:
     return str(resource_id).rsplit("/", 1)[-1] if resource_id else None
 
 
-def default_name(name: str, resource_id: str, digits: int = 4) -> str:
-    """Return a name that is unique in Azure; from the id in lower case, so that both routes agree."""
-    digest = hashlib.sha1(resource_id.lower().encode(), usedforsecurity=False).hexdigest()
+def default_name(name: str, resource_id: str, digits: int = 4, exact: bool = False) -> str:
+    """Return a name that is unique in Azure; from the id in lower case, so that both routes agree, or as azure_rm."""
+    text = resource_id if exact else resource_id.lower()
+    digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
     return f"{name}_{digest[:digits]}"
 
 
-def record(row: Row, networks: Networks, scale_set: Row | None, inherit_tags: bool = False) -> Record:
+# Resource Graph writes types in lower case; azure_rm shows them as Compute does.
+_TYPES = {
+    name.lower(): name
+    for name in ("Microsoft.Compute/virtualMachines", "Microsoft.Compute/virtualMachineScaleSets/virtualMachines")
+}
+
+
+def record(
+    row: Row, networks: Networks, scale_set: Row | None, inherit_tags: bool = False, exact: bool = False
+) -> Record:
     """Return all that is known about one machine."""
     machine_id = str(row["id"])
     name = str(row.get("name") or last(machine_id))
     view = _mapping(row.get("instanceView"))
     tags = {str(key): "" if value is None else value for key, value in _mapping(row.get("tags")).items()}
     if inherit_tags and scale_set:
-        tags = {**scale_set["tags"], **tags}
+        own = {key.lower() for key in tags}
+        tags = {**{key: value for key, value in scale_set["tags"].items() if key.lower() not in own}, **tags}
     found: Record = {
         "id": machine_id,
         "name": name,
         "resource_group": part(machine_id, "resourcegroups").lower(),
         "subscription_id": part(machine_id, "subscriptions").lower(),
         "location": row.get("location"),
-        "resource_type": row.get("type") or "unknown",
+        "resource_type": _TYPES.get(str(row.get("type")).lower(), row.get("type")) or "unknown",
         "tags": tags,
-        "default_inventory_hostname": default_name(name, machine_id),
+        "default_inventory_hostname": default_name(name, machine_id, exact=exact),
     }
     found.update(_state(row, view))
     found.update(_system(row, view))
@@ -202,8 +214,11 @@ def _state(row: Row, view: Mapping[str, t.Any]) -> Record:
 
 def _system(row: Row, view: Mapping[str, t.Any]) -> Record:
     system = "windows" if row.get("isWindows") is True else str(row.get("osType") or "unknown").lower()
+    guest, profile = view.get("computerName") or None, row.get("computerName") or None
     return {
-        "computer_name": row.get("computerName") or view.get("computerName") or None,
+        "computer_name": guest or profile,  # a machine may rename itself, as CycleCloud's do
+        "guest_computer_name": guest,
+        "os_computer_name": profile,
         "os_profile": {"system": system},
         "os_name": view.get("osName") or None,
         "os_version": view.get("osVersion") or None,

@@ -13,6 +13,8 @@ import threading
 import time
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_deadline import Deadline
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_errors import ThrottledError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import AzureInventoryError
 
 if t.TYPE_CHECKING:
@@ -22,10 +24,6 @@ if t.TYPE_CHECKING:
 
 _QUOTA_LEFT = "x-ms-user-quota-remaining"
 _QUOTA_RESET = "x-ms-user-quota-resets-after"
-
-
-class ThrottledError(AzureInventoryError):
-    """Azure asks for a longer pause than O(max_wait) allows."""
 
 
 class Gate:
@@ -38,6 +36,8 @@ class Gate:
         self._sleep = sleep
         self._lock = threading.Lock()
         self._open_at = 0.0
+        self._counted = 0.0
+        self.waited = 0.0  # seconds in which somebody waited
 
     def pause(self, seconds: float) -> None:
         """Keep everybody from asking for that long."""
@@ -48,7 +48,10 @@ class Gate:
         """Return when asking is allowed."""
         while True:
             with self._lock:
-                left = self._open_at - self._clock()
+                now = self._clock()
+                left = self._open_at - now
+                self.waited += max(0.0, self._open_at - max(now, self._counted))
+                self._counted = max(self._counted, self._open_at)
             if left <= 0:
                 return
             self._sleep(left)
@@ -111,35 +114,55 @@ class Counter:
 class Waiting:
     """How long to wait between two attempts, and what for."""
 
-    def __init__(self, gate: Gate, limit: float, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        limit: float,
+        sleep: Callable[[float], None] = time.sleep,
+        deadline: Deadline | None = None,
+    ) -> None:
         """Share a gate; the limit is in seconds and for one request."""
-        self._gate = gate
+        self.gate = gate
         self._limit = limit
         self._sleep = sleep
+        self._deadline = deadline or Deadline(float("inf"))
 
     def after_failure(self, history: dict[str, t.Any], response: t.Any) -> None:
         """Wait as the answer asks, or a growing time; azure-core's history of the request keeps the sum."""
         asked = seconds_to_wait(response.headers) if response is not None else None
         wait = backoff(len(history["history"]) - 1) if asked is None else asked + 0.25 * random.random()  # noqa: S311
         history["waited"] = history.get("waited", 0.0) + wait
-        if history["waited"] > self._limit:
-            raise ThrottledError(
-                f"Azure asks to wait {wait:.0f} s before the next request, {history['waited']:.0f} s in all; "
-                f"max_wait allows {self._limit:.0f} s"
-            )
+        self._check(wait, history, response)
         if response is not None and response.status_code == 429:
-            self._gate.pause(wait)
-            self._gate.wait()
+            self.gate.pause(wait)
+            self.gate.wait()
         else:
             self._sleep(wait)
+
+    def _check(self, wait: float, history: dict[str, t.Any], response: t.Any) -> None:
+        """Give up before a pause that leads past a limit, not after it."""
+        status, waited = response.status_code if response is not None else 0, history["waited"]
+        error = getattr(history["history"][-1], "error", None) if history["history"] else None
+        why = (
+            f"Azure answered {status} and asks to wait {wait:.0f} s"
+            if status
+            else f"there is no answer ({type(error).__name__}), the next try is in {wait:.0f} s"
+        )
+        if waited > self._limit:
+            raise ThrottledError(f"{why}, {waited:.0f} s in all; max_wait allows {self._limit:.0f} s", status)
+        if wait > self._deadline.left():
+            raise ThrottledError(
+                f"{why}, and {self._deadline.left():.0f} s are left of the deadline of {self._deadline.seconds:.0f} s",
+                status,
+            )
 
     def after_success(self, response: t.Any) -> None:
         """Close the gate until the quota is filled again, if this answer used the last of it."""
         if response.status_code == 200 and quota_is_used_up(response.headers):
-            self._gate.pause(min(quota_reset(response.headers) or 1.0, self._limit))
+            self.gate.pause(min(quota_reset(response.headers) or 1.0, self._limit))
 
 
-def build(credential: t.Any, scope: str, settings: Settings, verify: bool, counter: Counter, gate: Gate) -> t.Any:
+def build(credential: t.Any, scope: str, settings: Settings, verify: bool, counter: Counter, waiting: Waiting) -> t.Any:
     """
     Return a pipeline: identify, retry, sign, log without secrets, send.
 
@@ -154,8 +177,6 @@ def build(credential: t.Any, scope: str, settings: Settings, verify: bool, count
             "the Python package azure-core is missing on this machine; install it: pip install azure-core"
         ) from exc
 
-    waiting = Waiting(gate, settings.max_wait)
-
     class Retry(p.RetryPolicy):  # type: ignore[type-arg]
         """azure-core's rules for what to send again; our rules for when."""
 
@@ -169,7 +190,7 @@ def build(credential: t.Any, scope: str, settings: Settings, verify: bool, count
         def on_request(self, request: t.Any) -> None:
             """Wait for the gate, then count."""
             if request.http_request.method == "POST":
-                gate.wait()
+                waiting.gate.wait()
             counter.add()
 
         def on_response(self, _request: t.Any, response: t.Any) -> None:

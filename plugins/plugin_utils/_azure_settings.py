@@ -8,18 +8,21 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import fnmatch
 import hashlib
 import json
 import re
 import typing as t
 
-SCHEMA = 1  # of the cached records; a change makes older caches miss
+SCHEMA = 2  # of the cached records; a change makes older caches miss
 
 API_VERSIONS = {
     "compute": "2025-04-01",
     "network": "2025-05-01",
     "scale_set_network": "2018-10-01",
     "resource_graph": "2024-04-01",
+    "resources": "2021-04-01",
     "subscriptions": "2022-12-01",
     "metadata": "2022-09-01",
 }
@@ -69,11 +72,13 @@ class Settings:
     verify: str = "scale_sets"
     vmss_tags: bool = False
     placement_groups: bool = False
+    exact_ids: bool = False
     strict: bool = False
     concurrency: int = 8
     timeout: int = 60
     retries: int = 8
     max_wait: int = 300
+    deadline: int = 300
     api_versions: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def version(self, api: str) -> str:
@@ -87,7 +92,7 @@ class Settings:
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-_NOT_IN_DIGEST = ("strict", "concurrency", "timeout", "retries", "max_wait", "api_versions")
+_NOT_IN_DIGEST = ("strict", "concurrency", "timeout", "retries", "max_wait", "deadline", "api_versions")
 
 
 def is_guid(text: str) -> bool:
@@ -101,7 +106,7 @@ def check_filters(filters: t.Any) -> dict[str, t.Any]:
         raise ConfigError(f"filters must be a mapping, found {type(filters).__name__}; allowed keys: {_names(FILTERS)}")
     unknown = sorted(set(filters) - set(FILTERS))
     if unknown:
-        raise ConfigError(f"filters has the unknown key {unknown[0]!r}; allowed keys: {_names(FILTERS)}")
+        raise ConfigError(f"filters has the unknown key {unknown[0]!r}{meant(unknown[0], FILTERS)}{_allowed(FILTERS)}")
     found: dict[str, t.Any] = {name: _lowered(value) for name, value in filters.items() if name != "tags"}
     tags = filters.get("tags") or {}
     if not isinstance(tags, dict):
@@ -115,7 +120,10 @@ def check_versions(versions: t.Any) -> dict[str, str]:
     """Return O(api_versions) after a check of its keys."""
     unknown = sorted(set(versions or {}) - set(API_VERSIONS))
     if unknown:
-        raise ConfigError(f"api_versions has the unknown key {unknown[0]!r}; allowed keys: {_names(API_VERSIONS)}")
+        wrong = str(unknown[0])
+        raise ConfigError(
+            f"api_versions has the unknown key {wrong!r}{meant(wrong, API_VERSIONS)}{_allowed(API_VERSIONS)}"
+        )
     return {name: str(version) for name, version in (versions or {}).items()}
 
 
@@ -124,6 +132,39 @@ def split_groups(environment: str | None, option: t.Any) -> tuple[str, ...]:
     names = environment.split(",") if environment else option or []
     cleaned = tuple(dict.fromkeys(str(name).strip() for name in names if str(name).strip()))
     return ("*",) if "*" in cleaned else cleaned
+
+
+def meant(wrong: str, known: t.Iterable[str]) -> str:
+    """Return the question whether another name was meant, if one is near."""
+    near = difflib.get_close_matches(wrong.lower(), sorted(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def check_keys(keys: t.Iterable[str], known: t.Iterable[str]) -> None:
+    """Refuse a key of the inventory file that no option has; Ansible itself passes over it."""
+    names = set(known)
+    for key in keys:
+        if key not in names:
+            raise ConfigError(f"the file has the unknown key {key!r}{meant(str(key), names)}")
+
+
+def fits(name: t.Any, patterns: t.Iterable[str]) -> bool:
+    """Return whether a name fits one of some patterns with C(*) and C(?), without regard to case."""
+    lowered = str(name).lower()
+    return any(fnmatch.fnmatchcase(lowered, pattern.lower()) for pattern in patterns)
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a name stands for several; a resource group cannot contain these characters."""
+    return any(char in name for char in "*?[")
+
+
+def tag(tags: t.Mapping[str, t.Any], name: str) -> t.Any:
+    """Return the value of a tag, or None; names of tags have no case in Azure."""
+    if name in tags:
+        return tags[name]
+    lowered = name.lower()
+    return next((value for key, value in tags.items() if key.lower() == lowered), None)
 
 
 def _texts(value: t.Any) -> tuple[str, ...]:
@@ -137,3 +178,7 @@ def _lowered(value: t.Any) -> tuple[str, ...]:
 
 def _names(names: t.Iterable[str]) -> str:
     return ", ".join(sorted(names))
+
+
+def _allowed(names: t.Iterable[str]) -> str:
+    return f"; allowed keys: {_names(names)}"

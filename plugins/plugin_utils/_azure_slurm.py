@@ -11,6 +11,8 @@ import contextlib
 import re
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import tag
+
 if t.TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -34,7 +36,12 @@ GROUPS = tuple(dict.fromkeys(ROLES.values()))
 NODE_ARRAY = "CycleCloudNodeArray"
 NODE_NAME = "Name"
 CLUSTER = ("CycleCloudCluster", "ClusterName")
-_HEAD_NODES = {"scheduler": "slurm_controller", "login": "slurm_login"}
+OWN_CLUSTER = "slurm_cluster"  # of machines that CycleCloud did not make
+# The word has to end there: a node array loginless-gpu is none of them.
+_HEAD_NODES = {
+    re.compile(r"scheduler(?![a-z])"): "slurm_controller",
+    re.compile(r"login(?![a-z])"): "slurm_login",
+}
 
 
 class UnknownRoleError(Exception):
@@ -43,20 +50,38 @@ class UnknownRoleError(Exception):
 
 def groups(tags: dict[str, t.Any], role_tag: str) -> list[str]:
     """Return the groups of a machine from its role tag, or else from CycleCloud's tags."""
-    said = tags.get(role_tag)
+    said = tag(tags, role_tag)
     if said:
         words = [word for word in re.split(r"[\s,;+]+", str(said).strip().lower()) if word]
         return list(dict.fromkeys(_group(word, str(said)) for word in words))
-    if not any(tag in tags for tag in (NODE_ARRAY, *CLUSTER)):
+    if all(tag(tags, name) is None for name in (NODE_ARRAY, *CLUSTER)):
         return []
-    name = str(tags.get(NODE_NAME) or "").lower()
-    head = next((group for word, group in _HEAD_NODES.items() if name.startswith(word)), None)
+    head = _head(str(tag(tags, NODE_NAME) or ""))
     if head:
         return [head]
-    if not tags.get(NODE_ARRAY):
-        return []
-    array = last_part(tags[NODE_ARRAY]).lower()
-    return [next((group for word, group in _HEAD_NODES.items() if array.startswith(word)), "slurm_compute")]
+    array = last_part(tag(tags, NODE_ARRAY) or "")
+    return [_head(array) or "slurm_compute"] if array else []
+
+
+def _head(name: str) -> str | None:
+    """Return the group of a head node by its name, or None."""
+    return next((group for word, group in _HEAD_NODES.items() if word.match(name.lower())), None)
+
+
+def belongs(record: Record, cluster: str, role_tag: str) -> bool:
+    """Return whether a machine is of a cluster: its tags say so, or it has a role and no tag of another one."""
+    own = record["slurm_cluster"]
+    return str(own).lower() == cluster.lower() if own else bool(tag(record["tags"], role_tag))
+
+
+def clusters_of_controllers(records: Iterable[Record], role_tag: str) -> dict[str, str]:
+    """Return the clusters that have a controller, each with the name of one."""
+    found: dict[str, str] = {}
+    for record in records:
+        with contextlib.suppress(UnknownRoleError):
+            if record["slurm_cluster"] and "slurm_controller" in groups(record["tags"], role_tag):
+                found.setdefault(str(record["slurm_cluster"]).lower(), record["name"])
+    return found
 
 
 def left_to_controller(records: Iterable[Record], role_tag: str, roles: Iterable[str]) -> dict[str, list[str]]:
@@ -87,8 +112,9 @@ def last_part(value: t.Any) -> str:
 def facts(record: Record) -> Record:
     """Return the switch, and CycleCloud's names of the cluster and the node array."""
     tags = record["tags"]
-    cluster = next((last_part(tags[tag]) for tag in CLUSTER if tags.get(tag)), None)
-    array = last_part(tags[NODE_ARRAY]) if tags.get(NODE_ARRAY) else None
+    cluster = next((last_part(value) for name in (*CLUSTER, OWN_CLUSTER) if (value := tag(tags, name))), None)
+    array = tag(tags, NODE_ARRAY)
+    array = last_part(array) if array else None
     return {"slurm_switch": switch(record), "slurm_cluster": cluster, "slurm_nodearray": array}
 
 

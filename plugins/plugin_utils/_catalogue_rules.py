@@ -16,6 +16,8 @@ if t.TYPE_CHECKING:
     Record = dict[str, t.Any]
 
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+# 10**9 bytes per second of one lane, by generation.
+_PCIE_GBPS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.97, 5: 3.94, 6: 7.88}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -84,6 +86,21 @@ def _infiniband(record: Record) -> Iterator[str]:
     for gpu in record["topology"]:
         if gpu.get("hca") and gpu["hca"] not in hcas:
             yield f"topology: GPU {gpu['index']} has hca {gpu['hca']!r}, which is not one of infiniband.hcas {hcas}"
+    if len(hcas) >= record["gpus"]["count"]:
+        yield from _shared_adapters(record["topology"])
+
+
+def _shared_adapters(topology: list[Record]) -> Iterator[str]:
+    """With an adapter for each GPU, two GPUs on one are a slip: half of the fabric would lie idle."""
+    seen: dict[str, int] = {}
+    for gpu in topology:
+        if gpu.get("hca") in seen:
+            yield (
+                f"topology: GPU {seen[gpu['hca']]} and GPU {gpu['index']} both have hca {gpu['hca']!r}, "
+                "there is an adapter for each"
+            )
+        elif gpu.get("hca"):
+            seen[gpu["hca"]] = gpu["index"]
 
 
 def _nccl(record: Record) -> Iterator[str]:
@@ -98,15 +115,27 @@ def _nccl(record: Record) -> Iterator[str]:
             yield f"environment has {name!r}, which is no name of a variable"
 
 
+def _links(record: Record) -> Iterator[str]:
+    """Refuse a threshold that no machine can reach: it would fail all of them."""
+    gpus, rate = record["gpus"], record["infiniband"]["rate_gbps"]
+    lane = _PCIE_GBPS.get(gpus.get("pcie_generation", 0))
+    most = {"ib_write_bw_gbitps": rate or None}
+    for name in ("host_to_device_gbps", "device_to_host_gbps"):
+        most[name] = lane and lane * gpus["pcie_width"]
+    for name, limit in most.items():
+        for level, value in record["thresholds"].get(name, {}).items():
+            if limit and value > limit:
+                yield f"thresholds.{name} has {level} {value:g}, but the link carries no more than {limit:g}"
+
+
 def _thresholds(record: Record) -> Iterator[str]:
     for name, levels in record["thresholds"].items():
         given = [(level, levels[level]) for level in ("fail", "warn", "expected") if level in levels]
         if not given:
             yield f"thresholds.{name} is empty; give expected, warn or fail, or leave it out"
         values = [value for _level, value in given]
-        if values != sorted(values, reverse=name.endswith("_us")):
-            word = "highest" if name.endswith("_us") else "lowest"
-            yield f"thresholds.{name} is {dict(given)}: fail must be the {word}, then warn, then expected"
+        if values != sorted(values):
+            yield f"thresholds.{name} is {dict(given)}: fail must be the lowest, then warn, then expected"
 
 
-_RULES = (_numbers, _gpus, _topology, _addresses, _infiniband, _nccl, _thresholds)
+_RULES = (_numbers, _gpus, _topology, _addresses, _infiniband, _nccl, _thresholds, _links)

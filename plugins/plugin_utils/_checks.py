@@ -21,6 +21,8 @@ PASS, WARN, FAIL, NOT_RUN = "pass", "warn", "fail", "not_run"
 _UNHEALTHY, _UNPROVED, _PARTLY_RUN = 1, 3, 4
 _WRONG = ("unhealthy", "unknown", "suspect")
 _NO_COMMAND = 127
+# Name and title of the check of a node's state.
+_STATE = ("preflight.slurm_state", "state in Slurm")
 
 
 def check(name: str, title: str, status: str, message: str = "", node: str | None = None, **more: t.Any) -> Check:
@@ -67,6 +69,8 @@ def steps(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str, goo
         )
         if code == _NO_COMMAND:
             message = "not installed on the node"
+        # Slurm drained the node or ended the job: its reason says more than any exit status.
+        message = result.get("lost") or message
         status = {0: PASS, _NO_COMMAND: NOT_RUN}.get(code, FAIL)
         found += [check(name, title, status, message, node) for node in result["nodes"]]
     return found
@@ -76,7 +80,7 @@ def health(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str) ->
     """
     Return one check per node from gpucluster-check, with what is not healthy.
 
-    Its status 3 proves nothing yet, and 4 means nothing wrong, but not all was run.
+    Its status 3 proves nothing yet, and 4 means nothing wrong, but a check that the hardware calls for was not run.
     """
     found = []
     for result in results:
@@ -86,8 +90,10 @@ def health(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str) ->
         if result["rc"] in (_UNHEALTHY, _UNPROVED) and wrong:
             status, message = FAIL if result["rc"] == _UNHEALTHY else WARN, "; ".join(wrong)
         elif result["rc"] == _PARTLY_RUN and healthy:
-            status = PASS
-            message = f"{healthy} checks healthy, {sum(': not run' in line for line in lines[:-1])} not run"
+            status = WARN
+            message = "; ".join(
+                [f"{healthy} checks healthy", *(line for line in lines if re.match(r"\w+: not run: ", line))]
+            )
         else:
             found += steps([result], name, title)
             continue
@@ -114,10 +120,10 @@ def bandwidth(
             for item in _shortfalls.shortfalls(measured, limits, relative=relative)
             if item.metric == collective
         }
-        expected = _expected(collective, threshold)
+        levels = _shortfalls.levels(collective, threshold) if threshold else {}
         for result in groups:
             found.append(
-                _bandwidth(result, short.get(_group(result)), f"{name}.{collective}", f"{title} {collective}", expected)
+                _bandwidth(result, short.get(_group(result)), f"{name}.{collective}", f"{title} {collective}", levels)
             )
     return found
 
@@ -129,6 +135,25 @@ def left_out(raw: t.Mapping[str, t.Any], name: str, title: str) -> list[Check]:
     return found + [
         check(name, title, status, f"left out: {_condition(node)}", node["name"]) for node in raw.get("unusable") or []
     ]
+
+
+def lost(before: t.Sequence[t.Mapping[str, t.Any]], now: t.Sequence[t.Mapping[str, t.Any]]) -> list[Check]:
+    """Return the checks of nodes that Slurm could use before, and now cannot."""
+    well = {node["name"] for node in before if usable(node)}
+    found = {node["name"]: node for node in now}
+    gone = [check(*_STATE, FAIL, "Slurm does not know it any more", name) for name in sorted(well - set(found))]
+    return gone + [
+        check(*_STATE, FAIL, f"since this run began: {_condition(node)}", name)
+        for name, node in found.items()
+        if name in well and not usable(node)
+    ]
+
+
+def usable(node: t.Mapping[str, t.Any]) -> bool:
+    """Return whether Slurm can use a node."""
+    return bool(
+        node["answers"] and node["state"] in ("idle", "allocated", "mixed", "completing", "planned", "reserved")
+    )
 
 
 def unjudged(item: Check) -> Check:
@@ -188,8 +213,7 @@ def isolation(verdict: t.Mapping[str, t.Any], failed: t.Collection[frozenset[str
 
 def _state(node: t.Mapping[str, t.Any]) -> Check:
     """Return whether Slurm can use a node."""
-    well = node["answers"] and node["state"] in ("idle", "allocated", "mixed", "completing", "planned", "reserved")
-    return check("preflight.slurm_state", "state in Slurm", PASS if well else FAIL, _condition(node), node["name"])
+    return check(*_STATE, PASS if usable(node) else FAIL, _condition(node), node["name"])
 
 
 def _condition(node: t.Mapping[str, t.Any]) -> str:
@@ -277,21 +301,29 @@ def _group(result: t.Mapping[str, t.Any]) -> str:
     return " - ".join(nodes) if len(nodes) < 3 else f"{nodes[0]} to {nodes[-1]} ({len(nodes)} nodes)"
 
 
-def _expected(collective: str, threshold: t.Any) -> float | None:
-    """Return the line to draw: what is expected, or else the lowest value without a complaint."""
-    limits = _shortfalls.levels(collective, threshold) if threshold else {}
-    return next((limits[level] for level in _shortfalls.LEVELS if level in limits), None)
+def margin(measured: float | None, levels: t.Mapping[str, float]) -> float | None:
+    """Return by what part of it a figure is above the lowest value without a complaint; negative below."""
+    least = levels.get("warn", levels.get("fail"))
+    return None if measured is None or not least else measured / least - 1
+
+
+def _above(measured: float | None, levels: t.Mapping[str, float]) -> str:
+    """Return by how much a figure passed."""
+    part, least = margin(measured, levels), levels.get("warn", levels.get("fail"))
+    expected = f", expected {levels['expected']:.4g}" if "expected" in levels else ""
+    return "" if part is None else f"{part:.0%} above the limit of {least:.4g}{expected}"
 
 
 def _bandwidth(
-    result: t.Mapping[str, t.Any], short: _shortfalls.Shortfall | None, name: str, title: str, expected: float | None
+    result: t.Mapping[str, t.Any], short: _shortfalls.Shortfall | None, name: str, title: str, levels: dict[str, float]
 ) -> Check:
     """Return the check of one group."""
-    status, message = PASS, ""
+    status, message = PASS, _above(result["busbw"], levels)
     if result["state"] != "ok":
         status, message = NOT_RUN if result["state"] == "not_measured" else FAIL, result["message"]
     elif short:
-        status, message = short.level, f"{short.message}{_samples(result)}"
+        unit = " GB/s" if short.message[-1].isdigit() else ""
+        status, message = short.level, f"{short.message}{unit}{_samples(result)}"
     elif not result["checked"]:
         status, message = WARN, "the program did not check its results"
     who = _group(result)
@@ -303,7 +335,8 @@ def _bandwidth(
         result["nodes"][0] if len(result["nodes"]) == 1 else None,
         group=who,
         measured=result["busbw"],
-        expected=expected,
+        expected=levels.get("expected"),
+        limits=levels,
         unit="GB/s",
         size=result.get("largest"),
     )
@@ -341,6 +374,7 @@ def memcpy(
         for node, gpus in measured.items()
     }
     limits = {name: threshold} if threshold else {}
+    levels = _shortfalls.levels(name, threshold) if threshold else {}
     short = {item.name: item for item in _shortfalls.shortfalls({name: slowest}, limits)}
     found = []
     for node, value in slowest.items():
@@ -356,7 +390,8 @@ def memcpy(
                 text,
                 node,
                 measured=value,
-                expected=_expected(name, threshold),
+                expected=levels.get("expected"),
+                limits=levels,
                 unit="GB/s",
             )
         )

@@ -4,16 +4,23 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-What the health program expects of a machine: a hardware record plus thresholds that no hardware record holds.
+What the health program expects of a machine.
 
-The one table of checks and parameters. docs/health.md explains every one of them and names its source.
+That is its hardware record, what the roles that set it up were told, and thresholds that neither holds. This is the one
+table of checks and parameters; docs/health.md explains every one of them and names its source.
 """
 
 from __future__ import annotations
 
 import copy
+import re
 import typing as t
 from collections.abc import Mapping
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _hardware as _places
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._plain import plain
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +75,7 @@ THRESHOLDS: dict[str, Params] = {
     "munge": {"timeout_seconds": 5, "samples": 2},
     "slurmd": {"timeout_seconds": 5, "samples": 2},
     "leftovers": {"uid_min": 1000, "samples": 2},
+    "nhc": {"path": None, "timeout_seconds": 15},
     "host_to_device": {"timeout_seconds": 300},
     "device_to_host": {"timeout_seconds": 300},
     "nvlink_allreduce": {"timeout_seconds": 600},
@@ -87,15 +95,40 @@ _NVIDIA_SMI = (
 )
 
 
+# Inputs of the roles gpu and nccl that change what a healthy node looks like; one without a value is left to the role.
+INPUTS: dict[str, dict[str, t.Any]] = {
+    "gpu_count": {"type": "int"},
+    "gpu_persistence": {"type": "bool", "default": True},
+    "gpu_clocks": {"type": "str", "choices": ["max", "default", "job", "keep"], "default": "max"},
+    "gpu_memory_clock": {"type": "int", "default": 0},
+    "gpu_graphics_clock": {"type": "int", "default": 0},
+    "gpu_clock_method": {"type": "str", "choices": ["auto", "application", "locked"], "default": "auto"},
+    "nccl_hardware": {"type": "dict"},
+    "nccl_topology": {"type": "str", "choices": ["record", "machine", "none"]},
+    "nccl_topology_path": {"type": "str"},
+}
+# Their drivers have no ECC, or leave it off by default.
+_WORKSTATION = re.compile(r"\b(geforce|gtx|rtx|titan|quadro)\b", re.IGNORECASE)
+
+
 class HealthError(ValueError):
-    """An override cannot be taken; the text says what to change."""
+    """An override or an input cannot be taken; the text says what to change."""
 
 
 def expectations(
-    record: Mapping[str, t.Any], overrides: Mapping[str, t.Any] | None = None, prolog: t.Sequence[str] | None = None
+    record: Mapping[str, t.Any],
+    overrides: Mapping[str, t.Any] | None = None,
+    prolog: t.Sequence[str] | None = None,
+    inputs: Mapping[str, t.Any] | None = None,
 ) -> dict[str, t.Any]:
-    """Return the configuration of the health program for a machine of this kind."""
-    checks = {name: {**COMMON, **params, **_hardware(name, record)} for name, params in _defaults().items()}
+    """Return the configuration of the health program for a machine of this kind that was set up with these inputs."""
+    told = _told(inputs)
+    if told["gpu_count"] is not None:
+        record = {**record, "gpus": {**record["gpus"], "count": told["gpu_count"]}}
+    checks = {
+        name: {**COMMON, **params, **_hardware(name, record), **_set_up(name, record, told)}
+        for name, params in _defaults().items()
+    }
     faults = list(_problems(checks, overrides)) + [
         f"unknown check {name!r} for the prolog" for name in prolog or () if name not in checks
     ]
@@ -108,7 +141,7 @@ def expectations(
         "vm_size": record["name"],
         "deadline_seconds": dict(DEADLINES),
         "sets": {
-            "fast": [name for name in checks if name not in THROUGHPUT],
+            "fast": [name for name in checks if name not in THROUGHPUT and (name != "nhc" or checks[name]["path"])],
             "prolog": list(PROLOG if prolog is None else prolog),
             "throughput": list(THROUGHPUT),
         },
@@ -133,8 +166,9 @@ def _hardware(name: str, record: Mapping[str, t.Any]) -> Params:
         "gpu_model": {"model": gpus.get("model"), "memory_mib": gpus.get("memory_mib")},
         "gpu_clocks": {"memory_mhz": clocks.get("memory"), "graphics_mhz": clocks.get("graphics")},
         "gpu_pcie": {"generation": gpus.get("pcie_generation"), "width": gpus.get("pcie_width")},
+        "gpu_ecc": {"required": not _WORKSTATION.search(gpus.get("model") or "")},
+        "gpu_remap": {"required": not _WORKSTATION.search(gpus.get("model") or "")},
         "nvlink": {"links": gpus.get("nvlinks")},
-        "nccl_topology": _topology(record),
         "infiniband": {"adapters": adapters or None, "rate_gbps": fabric.get("rate_gbps") or None},
         "memory": {
             "memory_mib": record["memory_mib"],
@@ -164,16 +198,47 @@ def _hardware(name: str, record: Mapping[str, t.Any]) -> Params:
     return found
 
 
-def _topology(record: Mapping[str, t.Any]) -> Params:
+def _told(inputs: Mapping[str, t.Any] | None) -> Params:
+    """Return every input with its value, converted as the role itself converts it."""
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise HealthError(f"the inputs must be a mapping, not {type(inputs).__name__}")
+    given = {name: value for name, value in plain(inputs or {}).items() if value not in (None, "")}
+    checked = ArgumentSpecValidator(INPUTS).validate(given)
+    if checked.error_messages:
+        raise HealthError("; ".join(checked.error_messages))
+    return dict(checked.validated_parameters)
+
+
+def _set_up(name: str, record: Mapping[str, t.Any], told: Params) -> Params:
+    """Return what the inputs of the roles that set the machine up say for one check, which wins over the record."""
+    if name == "gpu_persistence" and not told["gpu_persistence"]:
+        return {"enabled": False}
+    if name == "gpu_clocks":
+        # Only these leave the application clocks of an idle node at their highest.
+        capped = told["gpu_memory_clock"] or told["gpu_graphics_clock"]
+        return {"application": told["gpu_clocks"] == "max" and told["gpu_clock_method"] != "locked" and not capped}
+    return _topology(told["nccl_hardware"] or record, told) if name == "nccl_topology" else {}
+
+
+def _topology(record: Mapping[str, t.Any], told: Params) -> Params:
+    nccl = record.get("nccl") or {}
+    source = told["nccl_topology"] or ("record" if nccl.get("topology_file") else "none")
+    family = nccl.get("family")
+    path = f"/opt/microsoft/{family}-topo.xml" if family else "/opt/gpucluster/nccl/topo.xml"
     devices = {}
-    for gpu in record.get("topology") or []:
+    # A file made from the machine's own PCI tree has that tree's devices and CPUs, which no record knows.
+    for gpu in (record.get("topology") or []) if source != "machine" else []:
         for key in ("pci", "hca_pci"):
             if gpu.get(key):
                 devices[gpu[key]] = gpu["numa_node"]
-    nccl = record.get("nccl") or {}
-    family = nccl.get("family")
-    path = f"/opt/microsoft/{family}-topo.xml" if family else "/opt/gpucluster/nccl/topo.xml"
-    return {"path": path if nccl.get("topology_file") else None, "devices": devices or None}
+    known = bool(devices) or source == "machine"
+    nodes = range(record["numa_nodes"]) if source != "machine" else ()
+    cpus = {str(node): _places.ranges(_places.numa_cpus(dict(record), node)) for node in nodes}
+    return {
+        "path": (told["nccl_topology_path"] or path) if source != "none" else None,
+        "devices": devices if known else None,
+        "cpus": cpus,
+    }
 
 
 def _fail(record: Mapping[str, t.Any], name: str) -> t.Any:
@@ -207,8 +272,8 @@ def _params_problems(name: str, known: Params, params: Mapping[str, t.Any]) -> I
 def _kind(key: str, default: t.Any) -> str:
     if key in ("path", "kernel_log", "model"):
         return "text"
-    if key in ("devices", "adapters"):
-        return "mapping" if key == "devices" else "list"
+    if key in ("devices", "cpus", "adapters"):
+        return "list" if key == "adapters" else "mapping"
     kinds = {bool: "truth value", dict: "mapping", list: "list"}
     return kinds.get(type(default), "number")
 

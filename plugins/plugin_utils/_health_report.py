@@ -14,30 +14,48 @@ if t.TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 # As short as a table of hundreds of nodes needs, and none looks like another.
-MARKS = {"healthy": "ok", "unhealthy": "SICK", "suspect": "suspect", "unknown": "?", "not run": "-"}
+MARKS = {
+    "healthy": "ok",
+    "unhealthy": "SICK",
+    "suspect": "suspect",
+    "unknown": "?",
+    "not run": "not run",
+    "not applicable": "-",
+}
+_PASSED, _NOT_RUN, _NOTHING = "healthy", "not run", "not applicable"
 
 
 def report(outputs: Iterable[str], expected: Sequence[str] = ()) -> dict[str, t.Any]:
-    """Return nodes, faults, missing nodes and a table; lines that are no reports are passed over."""
+    """Return status, nodes, faults, what did not run, missing nodes and a table; other lines are passed over."""
     nodes = dict(sorted(_reports(outputs)))
-    faults = [
+    said = [
         {"node": node, "check": check["check"], "status": check["status"], "reason": check["reason"]}
         for node, found in nodes.items()
         for check in found["checks"]
-        if check["status"] not in ("healthy", "not run")
     ]
+    faults = [item for item in said if item["status"] not in (_PASSED, _NOT_RUN, _NOTHING)]
+    not_run = [item for item in said if item["status"] == _NOT_RUN]
+    idle = [node for node, found in nodes.items() if {check["status"] for check in found["checks"]} == {_NOTHING}]
     missing = [node for node in expected if node not in nodes]
+    status = _status(bool(faults or missing or not nodes), bool(not_run or idle))
     return {
-        "healthy": bool(nodes) and not faults and not missing,
+        "status": status,
+        "healthy": status == _PASSED,
         "nodes": nodes,
         "faults": faults,
+        "not_run": not_run,
         "missing": missing,
         "summary": [
-            *("{node}: {check}: {status}: {reason}".format(**fault) for fault in faults),
+            *("{node}: {check}: {status}: {reason}".format(**item) for item in [*faults, *not_run]),
+            *(f"{node}: not run: none of the checks applies to it" for node in idle),
             *(f"{node}: no answer" for node in missing),
         ],
         "table": table(nodes, missing),
     }
+
+
+def _status(sick: bool, unproved: bool) -> str:
+    return "unhealthy" if sick else "not run" if unproved else _PASSED
 
 
 def _reports(outputs: Iterable[str]) -> Iterable[tuple[str, dict[str, t.Any]]]:
@@ -54,7 +72,7 @@ def _reports(outputs: Iterable[str]) -> Iterable[tuple[str, dict[str, t.Any]]]:
 
 
 def table(nodes: dict[str, dict[str, t.Any]], missing: Sequence[str] = ()) -> list[str]:
-    """Return one line per check, one column per node; checks that ran nowhere are left out."""
+    """Return one line per check, one column per node; checks that apply nowhere are left out."""
     names = list(nodes)
     rows: dict[str, dict[str, str]] = {}
     for node, found in nodes.items():

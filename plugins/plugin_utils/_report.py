@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
+from datetime import datetime, timezone
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._advice import advice
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._checks import FAIL, NOT_RUN, PASS, WARN, natural
@@ -20,6 +21,7 @@ STAGES = {
     "scheduler": "Jobs run on all nodes",
     "node": "Each node by itself",
     "nccl": "Bandwidth between GPUs and nodes",
+    "after": "Nodes can still be used at the end",
 }
 # A figure that is lower than that of the earlier run by more than this is a regression: all_gather in one node varied
 # by 7 percent between runs on two H200. Between CPUs that share a host
@@ -41,15 +43,22 @@ def build(stages: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any
     if unknown:
         raise ReportError(f"unknown stage: {', '.join(unknown)}; there are {', '.join(STAGES)}")
     wanted = list(about.get("stages") or STAGES)
-    checks = [
-        dict(item, stage=name, advice=_advice(item)) for name, stage in by_name.items() for item in stage["checks"]
-    ]
+    checks = _explained(_newest(by_name), about.get("reasons") or {})
+    began = _began(str(about.get("run")))
+    seconds = _seconds(by_name, began)
     report: Report = {
         "format": 1,
-        **{key: value for key, value in about.items() if key != "stages"},
-        "stages": [_stage(name, by_name.get(name), name in wanted, checks) for name in STAGES],
+        **{key: value for key, value in about.items() if key not in ("stages", "reasons", "ended")},
+        "seconds": about["ended"] - began if began and about.get("ended") else None,
+        "stages": [
+            {**_stage(name, by_name.get(name), name in wanted, checks), "seconds": seconds.get(name)} for name in STAGES
+        ],
         "checks": checks,
         "nodes": sorted({node for stage in stages for node in stage.get("nodes", [])}, key=natural),
+        "hardware": by_name.get("after", {}).get("hardware") or [],
+        "devices": by_name.get("nccl", {}).get("devices") or [],
+        "image": by_name.get("nccl", {}).get("image") or None,
+        "limits": by_name.get("nccl", {}).get("limits") or [],
         "program": _PROGRAMS.get(by_name.get("nccl", {}).get("program") or ""),
         "versions": {
             **_versions(by_name.get("preflight", {})),
@@ -110,7 +119,8 @@ def summary(report: Report) -> str:
 def worst(report: Report, most: int = 10) -> list[str]:
     """Return what failed in single lines: the named culprits first, then the rest, as far as there is room."""
     failed = [item for item in report["checks"] if item["status"] == FAIL]
-    failed.sort(key=lambda item: (not item["check"].startswith("isolation"), item["check"] != "stage"))
+    order = {"isolation.node": 0, "isolation.link": 0, "isolation.shared": 0, "stage": 1, "stage.follows": 3}
+    failed.sort(key=lambda item: order.get(item["check"], 2))
     lines = [f"{item['node'] + ': ' if item['node'] else ''}{item['title']}: {item['message']}" for item in failed]
     return lines[:most] + ([f"and {len(lines) - most} more"] if len(lines) > most else [])
 
@@ -160,9 +170,47 @@ def _stage(
         "state": state,
         "reason": "" if stage else ("it did not run" if wanted else "not asked for"),
         "counts": dict(statuses),
-        "seconds": (stage or {}).get("seconds"),
         "notes": list((stage or {}).get("notes", [])),
     }
+
+
+def _newest(by_name: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Return the checks of all stages; what the last stage found is true now, whatever an earlier one saw."""
+    found = [
+        dict(item, stage=name, advice=_advice(item)) for name, stage in by_name.items() for item in stage["checks"]
+    ]
+    last = {_key(item) for item in found if item["stage"] == "after"}
+    return [item for item in found if item["stage"] == "after" or _key(item) not in last]
+
+
+def _explained(checks: list[dict[str, t.Any]], reasons: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
+    """Return the checks; where Slurm only says that the prolog failed, with what the prolog itself said there."""
+    for item in checks:
+        said = (reasons.get(item["node"] or "") or "").rpartition("output:")[2].strip()
+        if said and item["status"] == FAIL and "Prolog error" in item["message"]:
+            item["message"] = item["message"].replace("Prolog error", f"Prolog error: {said}")
+    return checks
+
+
+def _began(run: str) -> float | None:
+    """Return when a run began, which is what its name says."""
+    try:
+        return datetime.strptime(run, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None
+
+
+def _seconds(by_name: t.Mapping[str, t.Mapping[str, t.Any]], began: float | None) -> dict[str, float]:
+    """Return how long each stage took: what is known, or else the time since the end of the one before."""
+    found: dict[str, float] = {}
+    for name in (name for name in STAGES if name in by_name):
+        seconds, ended = by_name[name].get("seconds"), by_name[name].get("ended")
+        if seconds is None and ended and began:
+            seconds = ended - began
+        if seconds is not None:
+            found[name] = seconds
+        began = ended or began
+    return found
 
 
 def _advice(item: t.Mapping[str, t.Any]) -> list[str]:

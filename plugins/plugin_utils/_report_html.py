@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The page of a report: one file, no script, nothing from the network, light and dark."""
+"""The page of a report: one file, no script, nothing from the network, light, dark and on paper."""
 
 from __future__ import annotations
 
@@ -11,28 +11,40 @@ import typing as t
 from html import escape
 from pathlib import Path
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _report_plots
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _report_figures, _report_nodes, _report_plots
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._checks import natural
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._report_words import SIGNS, WORDS, table
 
-_WORDS = {"pass": "pass", "warn": "warning", "fail": "FAIL", "not_run": "not run", "missing": "did not run"}
-_SIGNS = {"pass": "✓", "warn": "!", "fail": "✗", "not_run": "-", "missing": "✗", "": ""}
+Report = t.Mapping[str, t.Any]
+Item = t.Mapping[str, t.Any]
+
 _STYLE = Path(__file__).with_name("_report.css")
+_KINDS = {"node": "in one node", "pair": "between two nodes", "all": "over all nodes"}
+_COUNTED = {"pass": "passed", "fail": "failed", "warn": "with a warning", "not_run": "not run"}
+# So many lines of one kind are on the page; report.json has all of them.
+_MOST = 40
 
 
-def page(report: t.Mapping[str, t.Any], *, plots: bool = True) -> str:
+def page(report: Report, *, plots: bool = True) -> str:
     """Return the whole page."""
     parts = [
         _head(report),
+        _keys(report),
+        _subject(report),
         _stages(report),
         _actions(report),
         _isolation(report),
-        _baseline(report),
-        _nodes(report),
-        _cluster(report),
+        _figures(report),
         _plots(report) if plots else "",
-        "<footer>✓ passed, ! warning, ✗ failed, - not run: nothing was proved there. By hpcai.gpucluster.</footer>",
+        _unproved(report),
+        _baseline(report),
+        _report_nodes.nodes(report),
+        _cluster(report),
+        _limits(report),
+        "<footer>✓ passed, ! warning, ✗ failed, - not run: nothing was proved there. GB/s are 10<sup>9</sup> bytes per"
+        " second. All checks with their messages are in report.json beside this page. By hpcai.gpucluster.</footer>",
     ]
-    title = escape(f"{_WORDS[report['verdict']]}: validation {report.get('run', '')}")
+    title = escape(f"{WORDS[report['verdict']]}: validation {report.get('run', '')}")
     # The policy forbids everything that would come from somewhere else, whatever a node wrote into its output.
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     return (
@@ -43,39 +55,84 @@ def page(report: t.Mapping[str, t.Any], *, plots: bool = True) -> str:
     )
 
 
-def _head(report: t.Mapping[str, t.Any]) -> str:
-    """Return the verdict and what the run was."""
-    verdict = report["verdict"]
-    facts = {
-        "run": report.get("run"),
-        "time": report.get("finished"),
-        "cluster": report.get("cluster"),
-        "measured with": report.get("program"),
-        "versions": ", ".join(f"{name} {version}" for name, version in report["versions"].items()),
-    }
-    rows = "".join(f"<dt>{name}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items() if value)
+def _head(report: Report) -> str:
+    """Return the verdict."""
+    verdict, cluster = report["verdict"], report.get("cluster")
+    name = f" {escape(str(cluster))}" if cluster else ""
     return (
-        f'<h1>Validation of the cluster</h1>\n<div class="verdict {verdict}"><b>{_WORDS[verdict].upper()}</b>'
-        f"<span>{escape(report['summary'])}</span></div>\n<dl>{rows}</dl>\n"
+        f'<h1>Validation of the cluster{name}</h1>\n<div class="verdict {verdict}"><b>{WORDS[verdict].upper()}</b>'
+        f"<span>{escape(report['summary'])}</span></div>\n"
     )
 
 
-def _stages(report: t.Mapping[str, t.Any]) -> str:
+def _keys(report: Report) -> str:
+    """Return the figures that most people ask for: those of the first operation."""
+    cards = "".join(
+        f'<div class="{row["status"]}"><b>{row["slowest"]:.4g} <small>{escape(row["unit"])}</small></b>'
+        f"<span>{escape(row['title'])}{escape(_slowest(row))}</span>"
+        f"<span>{escape(_report_figures.verdict(row))}</span></div>"
+        for row in _report_figures.keys(report)
+    )
+    return f'<div class="keys">{cards}</div>\n' if cards else ""
+
+
+def _slowest(row: Item) -> str:
+    """Return that a figure is the slowest of several."""
+    return f": slowest of {row['groups']}" if row["groups"] > 1 else ""
+
+
+def _subject(report: Report) -> str:
+    """Return what was validated: machines, software, and when."""
+    took = _report_figures.duration(report.get("seconds"))
+    when = f"{report.get('finished') or ''}{f', it took {took}' if took else ''}"
+    devices = report.get("devices") or []
+    facts: dict[str, list[t.Any]] = {
+        "Hardware": [_hardware(kind, devices) for kind in report.get("hardware") or []],
+        "Nodes": [f"{len(report['nodes'])}: {_report_figures.names(report['nodes'])}"] if report["nodes"] else [],
+        "Measured with": [", ".join(filter(None, [report.get("program"), report.get("image")]))],
+        "Software": [" · ".join(f"{name} {version}" for name, version in sorted(report["versions"].items()))],
+        "Finished": [when],
+        "Run": [report.get("run")],
+    }
+    rows = "".join(
+        f"<dt>{name}</dt><dd>{'<br>'.join(escape(str(line)) for line in lines if line)}</dd>"
+        for name, lines in facts.items()
+        if any(lines)
+    )
+    return f"<dl>{rows}</dl>\n"
+
+
+def _hardware(kind: Item, devices: t.Sequence[str]) -> str:
+    """Return one kind of node in words; what the GPUs themselves say goes before what the inventory says."""
+    nodes = f"{kind['count']} node{'' if kind['count'] == 1 else 's'} {kind['size']}".rstrip()
+    if not kind["gpus"]:
+        return f"{nodes} with {kind['cpus']} CPUs each, no GPUs" if kind["cpus"] else f"{nodes}, no GPUs"
+    model = devices[0] if len(devices) == 1 else kind["gpu"] or "GPUs"
+    return f"{nodes} with {kind['gpus']} {model} each: {kind['count'] * kind['gpus']} GPUs"
+
+
+def _stages(report: Report) -> str:
     """Return one line per stage."""
-    rows = ""
+    rows = []
     for stage in report["stages"]:
-        counts = ", ".join(f"{count} {_WORDS[status]}" for status, count in sorted(stage["counts"].items()))
-        notes = "; ".join([*filter(None, [stage["reason"], counts]), *stage["notes"]])
-        rows += (
-            f'<tr><td class="cell {stage["state"]}">{_SIGNS[stage["state"]]} {_WORDS[stage["state"]]}</td>'
-            f"<th>{escape(stage['title'])}</th><td>{escape(notes)}</td></tr>"
+        counts = ", ".join(
+            f"{stage['counts'][status]} {word}" for status, word in _COUNTED.items() if stage["counts"].get(status)
         )
-    return f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>\n'
+        notes = "; ".join(filter(None, [stage["reason"], counts]))
+        rows.append(
+            [
+                ("cell " + stage["state"], "", f"{SIGNS[stage['state']]} {WORDS[stage['state']]}"),
+                ("name", "", stage["title"]),
+                ("", "checks", notes),
+                ("figure", "took", _report_figures.duration(stage.get("seconds"))),
+            ]
+        )
+    return table(["", "stage", "checks", "time"], rows)
 
 
-def _actions(report: t.Mapping[str, t.Any]) -> str:
+def _actions(report: Report) -> str:
     """Return what failed, where, and what to do next; one entry for all failures that ask for the same."""
-    kinds: dict[tuple[str, ...], list[t.Mapping[str, t.Any]]] = {}
+    kinds: dict[tuple[str, ...], list[Item]] = {}
     for item in report["checks"]:
         if item["status"] in ("fail", "warn"):
             kinds.setdefault(tuple(item["advice"]) or (item["check"],), []).append(item)
@@ -86,12 +143,12 @@ def _actions(report: t.Mapping[str, t.Any]) -> str:
     return f"<h2>What to do next</h2>\n{entries}" if entries else ""
 
 
-def _urgency(items: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[bool, bool]:
+def _urgency(items: t.Sequence[Item]) -> tuple[bool, bool]:
     """Return a key that puts failures first, and the named culprit before what follows from it."""
     return all(item["status"] == "warn" for item in items), not items[0]["check"].startswith("isolation")
 
 
-def _action(items: t.Sequence[t.Mapping[str, t.Any]], said: t.AbstractSet[str] = frozenset()) -> str:
+def _action(items: t.Sequence[Item], said: t.AbstractSet[str] = frozenset()) -> str:
     """Return one entry: failures first, each with the name of its check where there are several, and what to do."""
     status = "fail" if any(item["status"] == "fail" for item in items) else "warn"
     items = sorted(items, key=lambda item: item["status"] != "fail")
@@ -105,16 +162,16 @@ def _action(items: t.Sequence[t.Mapping[str, t.Any]], said: t.AbstractSet[str] =
     above = "<p>What is said above goes for this, too.</p>" if len(new) < len(items[0]["advice"]) else ""
     steps = "".join(f"<li>{escape(step)}</li>" for step in new)
     others = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
-    head = f'<b class="{status}">{_SIGNS[status]} {escape(titles[0] + others)}</b>'
+    head = f'<b class="{status}">{SIGNS[status]} {escape(titles[0] + others)}</b>'
     return f'<article class="{status}">{head}{lines}{more}{f"<ol>{steps}</ol>" if steps else ""}{above}</article>\n'
 
 
-def _who(item: t.Mapping[str, t.Any]) -> str:
+def _who(item: Item) -> str:
     """Return the node of a check."""
     return f"<b>{escape(item['node'])}</b>: " if item["node"] else ""
 
 
-def _isolation(report: t.Mapping[str, t.Any]) -> str:
+def _isolation(report: Report) -> str:
     """Return how the search for the culprit went."""
     found = report["isolation"]
     if not found:
@@ -125,106 +182,136 @@ def _isolation(report: t.Mapping[str, t.Any]) -> str:
     return f"<h2>Search for the culprit</h2>\n<p>{escape(text + usual)}{open_}</p>\n"
 
 
-def _baseline(report: t.Mapping[str, t.Any]) -> str:
+def _figures(report: Report) -> str:
+    """Return the figures by kind, with how far the slowest is from its limit."""
+    rows = []
+    for row in _report_figures.figures(report):
+        unit, levels = row["unit"], row["levels"]
+        failed = f" ({row['failed']} failed)" if row["failed"] else ""
+        several = f", of {row['groups']}" if row["groups"] > 1 else ""
+        rows.append(
+            [
+                ("cell " + row["status"], "", SIGNS[row["status"]]),
+                ("name", "", row["title"]),
+                ("figure", "slowest", _with(row["slowest"], unit)),
+                ("", "which", f"{row['who'] or ''}{several}{failed}"),
+                ("figure", "median", _with(row["median"], unit)),
+                ("", "limit", _limit(levels, unit)),
+                (
+                    "figure " + (row["status"] if (row["margin"] or 0) < 0 else ""),
+                    "margin",
+                    _report_figures.percent(row["margin"]),
+                ),
+                ("figure", "expected", _with(levels.get("expected"), unit)),
+            ]
+        )
+    head = ["", "figure", "slowest", "which", "median", "limit", "margin", "expected"]
+    note = (
+        "<p>A figure passes when it reaches its limit; margin is how far the slowest is above it. What is expected is"
+        " what good hardware is known for, and decides nothing. It is the bus bandwidth out of place at the largest"
+        " size.</p>"
+    )
+    return f"<h2>Figures</h2>\n{note}{table(head, rows)}" if rows else ""
+
+
+def _limit(levels: t.Mapping[str, float], unit: str) -> str:
+    """Return the limits of a kind."""
+    words = {"warn": "warns below", "fail": "fails below"}
+    return (
+        "; ".join(f"{words[level]} {_with(levels[level], unit)}" for level in words if level in levels)
+        or "none is known"
+    )
+
+
+def _with(value: float | None, unit: str) -> str:
+    """Return a figure with its unit."""
+    return "" if value is None else f"{value:.4g} {unit}"
+
+
+def _plots(report: Report) -> str:
+    """Return the curves by kind of measurement and the map of pairs."""
+    kinds: dict[str, list[Item]] = {}
+    for curve in report["curves"]:
+        kinds.setdefault(curve["title"], []).append(curve)
+    pictures = [
+        _report_plots.curves(title, lines, next((line["limits"] for line in lines if line.get("limits")), None))
+        for title, lines in kinds.items()
+    ]
+    found = report["pairs"]
+    if found:
+        values = {(pair["nodes"][0], pair["nodes"][1]): pair["busbw"] for pair in found["values"]}
+        names = sorted({name for pair in values for name in pair}, key=natural)
+        title = f"pairs of nodes, {found['collective']}"
+        pictures.insert(0, _report_plots.pairs(title, values, names, found.get("limits") or {}))
+    figures = "".join(f"<figure>{picture}</figure>\n" for picture in pictures)
+    return f'<h2>Bandwidth</h2>\n<div class="plots">{figures}</div>\n' if figures else ""
+
+
+def _unproved(report: Report) -> str:
+    """Return what the run says nothing about."""
+    found = _report_figures.unproved(report)
+    rows = [[("name", "", row["what"]), ("", "why", row["why"]), ("", "where", row["where"])] for row in found[:_MOST]]
+    more = f"<p>and {len(found) - _MOST} more; report.json has them.</p>" if len(found) > _MOST else ""
+    return f"<h2>What was not proved</h2>\n{table(['check', 'why', 'where'], rows)}{more}" if rows else ""
+
+
+def _baseline(report: Report) -> str:
     """Return what changed since the earlier run."""
     found = report["baseline"]
     if not found:
         return ""
-    rows = "".join(
-        f'<tr><td class="cell {"fail" if change["worse"] else "pass"}">{"worse" if change["worse"] else "better"}</td>'
-        f"<th>{escape(change['title'])}</th><td>{escape(str(change['node'] or change['group'] or 'cluster'))}</td>"
-        f'<td class="figure">{_figure(change["before"])} → {_figure(change["after"])}</td></tr>'
-        for change in [*found["regressions"], *found["improvements"]]
-    )
-    changes = found["versions"].items()
-    versions = "; ".join(f"{name} {old or 'none'} → {new or 'none'}" for name, (old, new) in changes)
-    table = (
-        f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>'
-        if rows
-        else "<p>Nothing became worse or better.</p>"
-    )
-    changed = f"<p>Versions that changed: {escape(versions)}</p>" if versions else ""
-    return f"<h2>Since run {escape(str(found['run']))}</h2>\n{changed}{table}\n"
-
-
-def _nodes(report: t.Mapping[str, t.Any]) -> str:
-    """Return the table of nodes by checks, the nodes with failures first."""
-    mine = [item for item in report["checks"] if item["node"]]
-    if not mine:
-        return ""
-    named = sorted(mine, key=lambda item: not item["check"].startswith("isolation"))
-    columns = {item["check"]: item["title"] for item in named}
-    cells: dict[str, dict[str, t.Mapping[str, t.Any]]] = {}
-    for item in mine:
-        cells.setdefault(item["node"], {})[item["check"]] = item
-    bad = {node: -sum(item["status"] == "fail" for item in row.values()) for node, row in cells.items()}
-    head = "".join(f"<th>{escape(title)}</th>" for title in columns.values())
-    rows = ""
-    for node in sorted(cells, key=lambda name: (bad[name], natural(name))):
-        rows += f"<tr><th>{escape(node)}</th>{''.join(_cell(cells[node].get(column)) for column in columns)}</tr>\n"
-    table = f"<table><thead><tr><th>node</th>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<h2>Nodes</h2>\n<div class="scroll">{table}</div>\n'
-
-
-def _cell(item: t.Mapping[str, t.Any] | None) -> str:
-    """Return one cell; the message shows when one points at it."""
-    if item is None:
-        return '<td class="cell not_run" title="not run">-</td>'
-    number = f' <span class="figure">{item["measured"]:.4g}</span>' if item.get("measured") is not None else ""
-    title = escape(f"{_WORDS[item['status']]}: {item['message']}".rstrip(": "), quote=True)
-    return f'<td class="cell {item["status"]}" title="{title}">{_SIGNS[item["status"]]}{number}</td>'
-
-
-def _cluster(report: t.Mapping[str, t.Any]) -> str:
-    """Return the checks of the whole cluster and of groups of nodes; of many, only those that are not good."""
-    mine = [item for item in report["checks"] if not item["node"]]
-    shown = mine if len(mine) <= 60 else [item for item in mine if item["status"] != "pass"]
-    if not mine:
-        return ""
-    rows = "".join(
-        f'<tr><td class="cell {item["status"]}">{_SIGNS[item["status"]]} {_WORDS[item["status"]]}</td>'
-        f"<th>{escape(item['title'])}</th>"
-        f'<td>{escape(item.get("group") or "cluster")}</td><td class="figure">{_measured(item)}</td>'
-        f"<td>{escape(item['message'])}</td></tr>"
-        for item in shown
-    )
-    hidden = (
-        f"<p>{len(mine) - len(shown)} that passed are not shown; report.json has them.</p>"
-        if len(shown) < len(mine)
-        else ""
-    )
-    table = f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>'
-    return f"<h2>Cluster and groups of nodes</h2>\n{hidden}{table}\n"
-
-
-def _measured(item: t.Mapping[str, t.Any]) -> str:
-    """Return figure, unit and what was expected."""
-    if item.get("measured") is None:
-        return ""
-    expected = f" (wanted {item['expected']:.4g})" if item.get("expected") else ""
-    return escape(f"{item['measured']:.4g} {item.get('unit', '')}{expected}")
-
-
-def _figure(value: t.Any) -> str:
-    """Return a number or a word of a comparison."""
-    return escape(f"{value:.4g}" if isinstance(value, (int, float)) else _WORDS.get(str(value), str(value)))
-
-
-def _plots(report: t.Mapping[str, t.Any]) -> str:
-    """Return the curves by kind of measurement and the map of pairs."""
-    kinds: dict[str, list[t.Mapping[str, t.Any]]] = {}
-    for curve in report["curves"]:
-        kinds.setdefault(curve["title"], []).append(curve)
-    pictures = [
-        _report_plots.curves(title, lines, next((line["expected"] for line in lines if line.get("expected")), None))
-        for title, lines in kinds.items()
+    changes = [*found["regressions"], *found["improvements"]]
+    rows = [
+        [
+            ("cell " + ("fail" if change["worse"] else "pass"), "", "worse" if change["worse"] else "better"),
+            ("name", "", change["title"]),
+            ("", "where", str(change["node"] or change["group"] or "cluster")),
+            ("figure", "change", f"{_change(change['before'])} → {_change(change['after'])}"),
+        ]
+        for change in changes[:_MOST]
     ]
-    pairs = report["pairs"]
-    if pairs:
-        values = {(pair["nodes"][0], pair["nodes"][1]): pair["busbw"] for pair in pairs["values"]}
-        names = sorted({name for pair in values for name in pair}, key=natural)
-        pictures.append(
-            _report_plots.heat_map(f"pairs of nodes, {pairs['collective']}", names, values, pairs.get("minimum"))
-        )
-    figures = "".join(f"<figure>{picture}</figure>\n" for picture in pictures)
-    return f'<h2>Bandwidth</h2>\n<div class="plots">{figures}</div>\n' if figures else ""
+    versions = "; ".join(f"{name} {old or 'none'} → {new or 'none'}" for name, (old, new) in found["versions"].items())
+    body = table(["", "check", "where", "before → after"], rows) if rows else "<p>Nothing became worse or better.</p>"
+    more = f"<p>and {len(changes) - _MOST} more; report.json has them.</p>" if len(changes) > _MOST else ""
+    changed = f"<p>Versions that changed: {escape(versions)}</p>" if versions else ""
+    return f"<h2>Since run {escape(str(found['run']))}</h2>\n{changed}{body}{more}\n"
+
+
+def _change(value: t.Any) -> str:
+    """Return a number or a word of a comparison."""
+    return f"{value:.4g} GB/s" if isinstance(value, (int, float)) else WORDS.get(str(value), str(value))
+
+
+def _cluster(report: Report) -> str:
+    """Return the checks of the whole cluster; those with figures are above, so only what is not good comes again."""
+    mine = [
+        item for item in report["checks"] if not item["node"] and (item["status"] != "pass" or not item.get("unit"))
+    ]
+    rows = [
+        [
+            ("cell " + item["status"], "", f"{SIGNS[item['status']]} {WORDS[item['status']]}"),
+            ("name", "", item["title"]),
+            ("", "what", item["message"] or item.get("group") or ""),
+            ("figure", "measured", _with(item.get("measured"), item.get("unit", ""))),
+        ]
+        for item in sorted(mine, key=lambda item: item["status"] != "fail")[:_MOST]
+    ]
+    more = f"<p>and {len(mine) - _MOST} more; report.json has them.</p>" if len(mine) > _MOST else ""
+    head = ["", "check", "what was found", "measured"]
+    return f"<h2>Checks of the cluster and of groups</h2>\n{table(head, rows)}{more}" if rows else ""
+
+
+def _limits(report: Report) -> str:
+    """Return where the limits come from."""
+    rows = [
+        [
+            ("name", "", f"{_KINDS[rule['kind']]}, {rule['collective']}"),
+            ("figure", "expected", _with(rule.get("expected"), "GB/s")),
+            ("figure", "warns below", _with(rule.get("warn"), "GB/s")),
+            ("figure", "fails below", _with(rule.get("fail"), "GB/s")),
+            ("", "from", rule["why"]),
+        ]
+        for rule in report.get("limits") or []
+    ]
+    head = ["bandwidth", "expected", "warns below", "fails below", "where the limit comes from"]
+    return f"<h2>Where the limits come from</h2>\n{table(head, rows)}" if rows else ""

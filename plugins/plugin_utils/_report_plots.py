@@ -3,85 +3,108 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Plots of a report as SVG, by matplotlib, which is imported only here and only when a plot is asked for."""
+"""
+Plots of a report as SVG inside of the page, whose style gives them their colours, also in the dark and on paper.
+
+Their size is bounded: of many lines or pairs the good ones become a band or a curve.
+"""
 
 from __future__ import annotations
 
-import io
-import re
+import math
+import statistics
 import typing as t
+from html import escape
 
-if t.TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+Line = t.Mapping[str, t.Any]
+Levels = t.Mapping[str, float]
 
-# Replaced by the colour of the page's text, so that one picture serves light and dark.
-_INK = "#010203"
-_GOOD, _BAD, _LINE = "#3987e5", "#e34948", "#c98500"
-_LABELLED = 40
-
-
-class PlotError(RuntimeError):
-    """matplotlib is missing."""
+_WIDTH, _HEIGHT = 480, 290
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 14, 30, 44
+_SINGLE, _BAD = 16, 12  # so many good lines are drawn each by itself, and so many bad ones at all
+_NODES, _POINTS = 40, 200
+_WORDS = {"expected": "expected", "warn": "warns below", "fail": "fails below"}
 
 
-def curves(title: str, lines: t.Sequence[t.Mapping[str, t.Any]], expected: float | None) -> str:
+def curves(title: str, lines: t.Sequence[Line], levels: Levels | None = None) -> str:
     """Return bus bandwidth over message size; O(lines) have C(name), C(rows) and C(bad)."""
-    figure, axes = _figure(7.2, 3.6)
-    for line in sorted(lines, key=lambda item: bool(item["bad"])):
-        sizes, values = [row["size"] for row in line["rows"]], [row["busbw"] for row in line["rows"]]
-        style: dict[str, t.Any] = (
-            {"color": _BAD, "linewidth": 2.0} if line["bad"] else {"color": _GOOD, "linewidth": 1.4, "alpha": 0.75}
-        )
-        axes.plot(sizes, values, marker="o", markersize=3, **style)
-    for text, size_, value in _labels(lines):
-        axes.annotate(text, (size_, value), xytext=(4, 0), textcoords="offset points", va="center", color=_BAD)
-    if expected:
-        axes.axhline(expected, color=_LINE, linestyle="--", linewidth=1.4)
-        axes.annotate(
-            f"wanted {expected:.4g}", (0.01, expected), xycoords=("axes fraction", "data"), va="bottom", color=_LINE
-        )
-    axes.set_xscale("log", base=2)
-    highest = max([expected or 0.0, *(row["busbw"] for line in lines for row in line["rows"])])
-    axes.set_ylim(0, 1.1 * highest or 1.0)  # room for the words above the line
-    axes.margins(x=0.02)
-    axes.xaxis.set_major_formatter(lambda value, _position: size(value))
-    axes.set_xlabel("message size")
-    axes.set_ylabel("bus bandwidth, GB/s")
-    axes.set_title(title, loc="left", color=_INK)
-    axes.grid(alpha=0.25, color=_INK)
-    return _svg(figure, title)
+    lines = [line for line in lines if line["rows"]]
+    sizes = sorted({row["size"] for line in lines for row in line["rows"]}) or [1]
+    top = max([0.0, *(levels or {}).values(), *(row["busbw"] for line in lines for row in line["rows"])])
+    axes = _Axes(title, (math.log2(max(1, sizes[0])), math.log2(max(2, sizes[-1]))), top)
+    axes.ticks([(math.log2(max(1, value)), size(value)) for value in _some(sizes, 6)])
+    good = [line for line in lines if not line["bad"]]
+    if len(good) > _SINGLE:
+        axes.band([_points(line) for line in good])
+    else:
+        for line in good:
+            axes.line(_points(line), "good", line["name"])
+    bad = sorted((line for line in lines if line["bad"]), key=lambda line: float(line["rows"][-1]["busbw"]))
+    for line in bad[:_BAD]:
+        axes.line(_points(line), "bad", line["name"])
+    # Limits are about the largest size, so they are drawn where it is.
+    axes.levels(levels or {}, 0.6)
+    for text, value in _labels(bad, 0.06 * axes.top):
+        axes.label(text, value)
+    return axes.svg("message size", "bus bandwidth, GB/s")
+
+
+def ranking(title: str, values: t.Mapping[str, float | None], levels: Levels | None = None) -> str:
+    """Return groups from the slowest to the fastest, for pairs of which a map would be mostly blank."""
+    known = sorted((value, name) for name, value in values.items() if value is not None)
+    lost = len(values) - len(known)
+    top = max([0.0, *(levels or {}).values(), *(value for value, _name in known)])
+    axes = _Axes(title, (0.0, float(max(1, len(known) - 1))), top)
+    axes.ticks([(0, "slowest"), (max(1, len(known) - 1), "fastest")])
+    least = _least(levels)
+    places = list(enumerate(known))
+    shown = places[: 4 * _BAD] + _some(places[4 * _BAD :], _POINTS)
+    for place, (value, name) in shown:
+        axes.dot(place, value, "bad" if value < least else "good", name)
+    axes.levels(levels or {}, 0.3)
+    for text, value in _labels([{"name": n, "rows": [{"busbw": v}]} for v, n in known if v < least], 0.06 * axes.top):
+        axes.label(text, value, 0.05)
+    measured = f"{len(known)} measured" + (f", {lost} failed" if lost else "")
+    return axes.svg(measured, "bus bandwidth, GB/s")
+
+
+def pairs(title: str, values: t.Mapping[tuple[str, str], float | None], names: t.Sequence[str], levels: Levels) -> str:
+    """Return a map where most pairs were measured, and else a ranking."""
+    whole = len(names) * (len(names) - 1) / 2
+    if 2 < len(names) <= _NODES and len(values) >= 0.5 * whole:
+        return heat_map(title, names, values, levels)
+    return ranking(title, {f"{a} - {b}": value for (a, b), value in values.items()}, levels)
 
 
 def heat_map(
-    title: str, nodes: t.Sequence[str], values: t.Mapping[tuple[str, str], float | None], minimum: float | None
+    title: str, nodes: t.Sequence[str], values: t.Mapping[tuple[str, str], float | None], levels: Levels
 ) -> str:
     """Return bus bandwidth of pairs; blank where nobody measured, a cross where the measurement failed."""
-    import matplotlib as mpl
-
-    side = min(8.0, max(3.2, 1.4 + 0.42 * len(nodes)))
-    figure, axes = _figure(side + 1.0, side)
+    longest = max(map(len, nodes))
+    edge = 12 + 6.2 * longest
+    cell = min(44.0, (_WIDTH - edge - 10) / len(nodes))
     place = {node: number for number, node in enumerate(nodes)}
-    grid = [[float("nan")] * len(nodes) for _row in nodes]
+    best = max((value for value in values.values() if value), default=1.0)
+    parts, fits = [], cell >= 27
     for (a, b), value in values.items():
         for row, column in ((a, b), (b, a)):
-            grid[place[row]][place[column]] = float("nan") if value is None else value
-            if value is None:
-                axes.plot(place[column], place[row], marker="x", color=_BAD, markersize=7, markeredgewidth=2)
-    top = max((value for value in values.values() if value), default=1.0)
-    picture = axes.imshow(grid, cmap=mpl.colormaps["viridis"], vmin=0, vmax=top, interpolation="nearest")
-    if len(nodes) <= _LABELLED:
-        axes.set_xticks(range(len(nodes)), nodes, rotation=90)
-        axes.set_yticks(range(len(nodes)), nodes)
-    if len(nodes) <= 12:
-        _write_values(axes, place, values, top)
-    scale = figure.colorbar(picture, ax=axes, fraction=0.046, pad=0.04)
-    scale.set_label("bus bandwidth, GB/s", color=_INK)
-    scale.ax.tick_params(colors=_INK)
-    if minimum:
-        scale.ax.axhline(minimum, color=_BAD, linewidth=2)
-    axes.set_title(title, loc="left", color=_INK)
-    return _svg(figure, title)
+            x, y = edge + cell * place[column], 30 + edge + cell * place[row]
+            parts.append(_cell(x, y, cell, value, _shade(value, best, levels), fits, f"{a} - {b}"))
+    ink = min(11.0, max(6.0, 0.8 * cell))
+    for node, number in place.items():
+        middle = (number + 0.5) * cell
+        text = escape(node)
+        parts.append(
+            f'<text x="{edge - 5:.0f}" y="{30 + edge + middle + ink / 3:.1f}" text-anchor="end"'
+            f' font-size="{ink:.1f}">{text}</text>'
+        )
+        turn = f"{edge + middle + ink / 3:.1f},{30 + edge - 5:.1f}"
+        parts.append(f'<text transform="translate({turn}) rotate(-90)" font-size="{ink:.1f}">{text}</text>')
+    bottom = 30 + edge + cell * len(nodes) + 20
+    words = [f"{_WORDS[level]} {levels[level]:.4g}" for level in ("warn", "fail") if level in levels]
+    foot = f"GB/s, best {best:.4g}" + "".join(f"; {word}" for word in words) + "; crosses failed"
+    parts.append(f'<text class="dim" x="4" y="{bottom:.0f}" font-size="11">{escape(foot)}</text>')
+    return _svg(title, "".join(parts), bottom + 8)
 
 
 def size(value: float) -> str:
@@ -93,66 +116,146 @@ def size(value: float) -> str:
     return f"{value:.0f}T"
 
 
-def _labels(lines: t.Sequence[t.Mapping[str, t.Any]]) -> list[tuple[str, int, float]]:
-    """Return names for the ends of the bad lines, lowest first; lines that end together share one."""
-    ends = sorted(
-        (line["rows"][-1]["busbw"], line["rows"][-1]["size"], line["name"])
-        for line in lines
-        if line["bad"] and line["rows"]
+class _Axes:
+    """A plot with axes that begins at nothing, so that lengths can be compared."""
+
+    def __init__(self, title: str, span: tuple[float, float], top: float) -> None:
+        self.title, self.top = title, 1.08 * top or 1.0
+        self.low, self.high = span if span[1] > span[0] else (span[0] - 1, span[0] + 1)
+        self.parts: list[str] = []
+        self.words: list[tuple[float, str]] = []
+        step = _step(self.top)
+        for number in range(int(self.top / step) + 1):
+            y = self.y(number * step)
+            self.parts.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>')
+            self.parts.append(
+                f'<text class="dim" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{number * step:g}</text>'
+            )
+
+    def x(self, value: float) -> float:
+        """Return the place of a value on the way to the right."""
+        return _LEFT + (value - self.low) / (self.high - self.low) * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        """Return the place of a value on the way down."""
+        return _HEIGHT - _BOTTOM - value / self.top * (_HEIGHT - _TOP - _BOTTOM)
+
+    def ticks(self, values: t.Sequence[tuple[float, str]]) -> None:
+        """Write below the axis."""
+        for number, (value, text) in enumerate(values):
+            anchor = "end" if number == len(values) - 1 else "middle" if number else "start"
+            place = f'x="{self.x(value):.1f}" y="{_HEIGHT - _BOTTOM + 16}"'
+            self.parts.append(f'<text class="dim" {place} text-anchor="{anchor}">{escape(text)}</text>')
+
+    def line(self, points: t.Sequence[tuple[float, float]], kind: str, name: str = "") -> None:
+        """Draw a line; a single point would be invisible, so the last one is marked."""
+        path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
+        self.parts.append(f'<polyline class="{kind}" points="{path}"><title>{escape(name)}</title></polyline>')
+        self.dot(*points[-1], kind)
+
+    def dot(self, x: float, y: float, kind: str, name: str = "") -> None:
+        """Draw a point."""
+        title = f"<title>{escape(name)} {y:.4g} GB/s</title>" if name else ""
+        self.parts.append(f'<circle class="{kind}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="2.6">{title}</circle>')
+
+    def band(self, lines: t.Sequence[t.Sequence[tuple[float, float]]]) -> None:
+        """Draw many lines as the space that they fill, with their median."""
+        values: dict[float, list[float]] = {}
+        for line in lines:
+            for x, y in line:
+                values.setdefault(x, []).append(y)
+        places = sorted(values)
+        edge = [(x, max(values[x])) for x in places] + [(x, min(values[x])) for x in reversed(places)]
+        path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in edge)
+        self.parts.append(f'<polygon class="band" points="{path}"><title>{len(lines)} good groups</title></polygon>')
+        self.line([(x, statistics.median(values[x])) for x in places], "good", f"median of {len(lines)} good groups")
+
+    def levels(self, levels: Levels, begin: float) -> None:
+        """Draw what is expected and the limits, each with its name, over the part of the width from O(begin) on."""
+        start = _LEFT + begin * (_WIDTH - _LEFT - _RIGHT)
+        free = float(_TOP)
+        for level, word in _WORDS.items():
+            if level in levels:
+                y = self.y(levels[level])
+                free = max(free + 13, y + 4)
+                self.parts.append(f'<path class="{level}" d="M{start:.1f} {y:.1f}H{_WIDTH - _RIGHT}"/>')
+                place = f'x="{start - 5:.1f}" y="{free:.1f}" text-anchor="end"'
+                self.parts.append(f'<text class="{level}" {place}>{word} {levels[level]:.4g}</text>')
+
+    def label(self, text: str, value: float, place: float = 0.97) -> None:
+        """Name a bad line above it."""
+        x = _LEFT + place * (_WIDTH - _LEFT - _RIGHT)
+        anchor = "end" if place > 0.5 else "start"
+        self.parts.append(
+            f'<text class="name" x="{x:.1f}" y="{self.y(value) - 6:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+        )
+
+    def svg(self, below: str, beside: str) -> str:
+        """Return the picture."""
+        words = f'<text class="dim" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 8}" text-anchor="end">{escape(below)}</text>'
+        words += f'<text class="dim" x="4" y="{_HEIGHT - 8}">{escape(beside)}</text>'
+        return _svg(self.title, "".join(self.parts) + words, _HEIGHT)
+
+
+def _svg(title: str, body: str, height: float) -> str:
+    """Return a picture that grows and shrinks with the page."""
+    head = f'<text class="title" x="4" y="16">{escape(title)}</text>'
+    name = escape(title, quote=True)
+    return f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{name}">{head}{body}</svg>'
+
+
+def _cell(x: float, y: float, side: float, value: float | None, kind: str, fits: bool, name: str) -> str:
+    """Return one cell of the map."""
+    if value is None:
+        mark = f"M{x + 3:.1f} {y + 3:.1f}l{side - 6:.1f} {side - 6:.1f}m0 {6 - side:.1f}l{6 - side:.1f} {side - 6:.1f}"
+        return f'<path class="bad" d="{mark}"><title>{escape(name)}: failed</title></path>'
+    square = (
+        f'<rect class="{kind}" x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}"/>'
     )
-    apart = 0.05 * max((row["busbw"] for line in lines for row in line["rows"]), default=0.0)
-    found: list[tuple[str, int, float]] = []
-    shared = 0
-    for value, end, name in ends:
-        if found and value - found[-1][2] < apart:
-            shared += 1
-            found[-1] = (f"{found[-1][0].split(' and ')[0]} and {shared} more", *found[-1][1:])
+    place = f'x="{x + side / 2:.1f}" y="{y + side / 2 + 3.5:.1f}" text-anchor="middle"'
+    return square + (f'<text class="on {kind}" {place} font-size="10">{value:.3g}</text>' if fits else "")
+
+
+def _shade(value: float | None, best: float, levels: Levels) -> str:
+    """Return the class of a cell: by the limits, and among good ones by how good."""
+    if value is None or value < levels.get("fail", 0.0):
+        return "c-fail"
+    if value < levels.get("warn", 0.0):
+        return "c-warn"
+    return f"c{min(4, max(1, math.ceil(4 * (value / best - 0.5) / 0.5)))}"
+
+
+def _points(line: Line) -> list[tuple[float, float]]:
+    """Return a line as it is drawn."""
+    return [(math.log2(max(1, row["size"])), row["busbw"]) for row in line["rows"]]
+
+
+def _labels(lines: t.Sequence[Line], apart: float) -> list[tuple[str, float]]:
+    """Return names for the ends of the bad lines, lowest first; lines that end together share one."""
+    found: list[tuple[str, float, int]] = []
+    for line in lines:
+        value = float(line["rows"][-1]["busbw"])
+        if found and value - found[-1][1] < apart:
+            found[-1] = (found[-1][0], found[-1][1], found[-1][2] + 1)
         else:
-            shared = 0
-            found.append((name, end, value))
-    return found
+            found.append((line["name"], value, 0))
+    return [(f"{name} and {more} more" if more else name, value) for name, value, more in found]
 
 
-def _write_values(
-    axes: Axes, place: t.Mapping[str, int], values: t.Mapping[tuple[str, str], float | None], top: float
-) -> None:
-    """Write the figures into the cells of a small map."""
-    for (a, b), value in values.items():
-        if value is not None:
-            colour = "black" if value > 0.6 * top else "white"
-            for row, column in ((a, b), (b, a)):
-                axes.text(place[column], place[row], f"{value:.3g}", ha="center", va="center", color=colour, fontsize=8)
+def _least(levels: Levels | None) -> float:
+    """Return below what a complaint begins."""
+    return (levels or {}).get("warn", (levels or {}).get("fail", 0.0))
 
 
-def _figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return an empty picture without background, in the colour of the text."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as exc:
-        raise PlotError("plots need matplotlib on the controller: 'pip install matplotlib', or turn plots off") from exc
-    figure = Figure(figsize=(width, height), layout="constrained")
-    figure.patch.set_alpha(0)
-    axes = figure.add_subplot()
-    axes.patch.set_alpha(0)
-    axes.tick_params(colors=_INK)
-    axes.xaxis.label.set_color(_INK)
-    axes.yaxis.label.set_color(_INK)
-    for spine in axes.spines.values():
-        spine.set_color(_INK)
-        spine.set_alpha(0.4)
-    return figure, axes
+def _some(values: t.Sequence[t.Any], most: int) -> list[t.Any]:
+    """Return at most so many values at equal distances, the first and the last among them."""
+    if len(values) <= most:
+        return list(values)
+    return [values[round(number * (len(values) - 1) / (most - 1))] for number in range(most)]
 
 
-def _svg(figure: Figure, title: str) -> str:
-    """Return the picture for use inside a page: no prolog, no fixed size, the same text for the same data."""
-    import matplotlib as mpl
-
-    stream = io.StringIO()
-    settings: t.Any = {"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "sans-serif", "font.size": 10}
-    with mpl.rc_context(settings):
-        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
-    text = stream.getvalue()
-    text = text[text.index("<svg") :].replace(_INK, "currentColor")
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r"(<svg[^>]*?) width=\"[^\"]*\"", r'\1 role="img"', text, count=1)
-    return re.sub(r"(<svg[^>]*?) height=\"[^\"]*\"", r"\1", text, count=1)
+def _step(top: float) -> float:
+    """Return a round distance for about five lines of the grid."""
+    rough = top / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(power * part for part in (1, 2, 2.5, 5, 10) if power * part >= rough)

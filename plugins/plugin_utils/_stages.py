@@ -12,7 +12,14 @@ import math
 import statistics
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _checks, _isolation, _node_tests, _shortfalls
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import (
+    _checks,
+    _hardware_summary,
+    _isolation,
+    _node_tests,
+    _scheduler_stage,
+    _shortfalls,
+)
 
 Raw = t.Mapping[str, t.Any]
 Stage = dict[str, t.Any]
@@ -31,6 +38,7 @@ _TAKES_PART = {
 }
 # Bus bandwidth says how well the hardware is used, so operations are alike: four H200 gave 0.9 of all-reduce for them.
 _OTHERS = {"all_gather": 0.7, "reduce_scatter": 0.7}
+_LEAST_OTHER = 0.4
 
 
 class StageError(ValueError):
@@ -39,11 +47,13 @@ class StageError(ValueError):
 
 def build(name: str, raw: Raw) -> Stage:
     """Return a stage: its checks, and what the report draws."""
-    makers = {"preflight": _preflight, "scheduler": _scheduler, "node": _node, "nccl": _nccl}
+    makers = {"preflight": _preflight, "scheduler": _scheduler, "node": _node, "nccl": _nccl, "after": _after}
     if name not in makers:
         raise StageError(f"unknown stage {name!r}; there are {', '.join(makers)}")
     if raw.get("error"):
-        stage: Stage = {"checks": [_checks.check("stage", "stage", _checks.FAIL, str(raw["error"]))]}
+        # What only follows from an earlier stage does not come before its cause.
+        kind = "stage.follows" if raw.get("follows") else "stage"
+        stage: Stage = {"checks": [_checks.check(kind, f"stage {name}", _checks.FAIL, str(raw["error"]))]}
         # What was measured before the stage broke off is shown too.
         with contextlib.suppress(KeyError, TypeError):
             stage = _joined(makers[name](raw), stage)
@@ -51,7 +61,13 @@ def build(name: str, raw: Raw) -> Stage:
         stage = makers[name](raw)
     if name in _TAKES_PART:
         stage["checks"] += _checks.left_out(raw, *_TAKES_PART[name])
-    return {"stage": name, "seconds": raw.get("seconds"), "nodes": list(raw.get("nodes") or []), **stage}
+    return {
+        "stage": name,
+        "seconds": raw.get("seconds"),
+        "ended": raw.get("ended"),
+        "nodes": list(raw.get("nodes") or []),
+        **stage,
+    }
 
 
 def reference(values: t.Sequence[float]) -> float | None:
@@ -125,27 +141,25 @@ def _preflight(raw: Raw) -> Stage:
     return {"checks": _checks.preflight(facts, raw["states"]), "versions": versions}
 
 
+def _after(raw: Raw) -> Stage:
+    """Return whether nodes that could be used before still can, and what hardware was meant."""
+    before = [node for node in raw["before"] if node["name"] in raw["meant"]]
+    lost = _checks.lost(before, raw["states"])
+    seen = sum(_checks.usable(node) for node in before)
+    if not lost and before:
+        text = f"{seen} node{'' if seen == 1 else 's'} that Slurm could use before can still be used"
+        lost = [_checks.check("after.nodes", "nodes at the end", _checks.PASS, text)]
+    named = [item["node"] for item in lost if item["node"]]
+    return {
+        "checks": lost,
+        "lost": named,
+        "hardware": _hardware_summary.summary(raw, [node["name"] for node in before]),
+    }
+
+
 def _scheduler(raw: Raw) -> Stage:
     """Return the checks of controllers, jobs, MPI, accounting and containers."""
-    found = _checks.steps(raw["job"], "scheduler.job", "job runs") if raw.get("job") else []
-    for result in raw.get("mpi") or []:
-        status = _checks.PASS if result["state"] == "ok" and result["checked"] else _checks.FAIL
-        ranks = (
-            f"{_nodes(len(result['nodes']))} through PMIx, results right"
-            if status == _checks.PASS
-            else result["message"]
-        )
-        if result["rc"] == 127:
-            status, ranks = _checks.NOT_RUN, "Open MPI's library is not installed on the nodes"
-        found.append(_checks.check("scheduler.mpi", "MPI over all nodes", status, ranks))
-    for name, title in (
-        ("controllers", "controllers answer"),
-        ("accounting", "accounting has the job"),
-        ("container", "container job"),
-    ):
-        if raw.get(name):
-            found.append(_checks.check(f"scheduler.{name}", title, raw[name]["status"], raw[name]["message"]))
-    return {"checks": found}
+    return {"checks": _scheduler_stage.checks(raw)}
 
 
 def _node(raw: Raw) -> Stage:
@@ -156,11 +170,6 @@ def _node(raw: Raw) -> Stage:
             check["status"], check["message"] = _node_tests.dcgm(result["stdout"])
         found.append(check)
     return {"checks": found + _memcpy(raw)}
-
-
-def _nodes(number: int) -> str:
-    """Return C(1 node) or C(2 nodes)."""
-    return f"{number} node{'' if number == 1 else 's'}"
 
 
 def _memcpy(raw: Raw) -> list[_checks.Check]:
@@ -187,6 +196,7 @@ def _nccl(raw: Raw) -> Stage:
     raw = _measured(raw)
     limits = minimums(raw)
     unlimited, mpi = _unlimited(raw), raw.get("program") == "mpi"
+    rules: list[dict[str, t.Any]] = []
     for kind, title in _TITLES.items():
         settled = _settled(kind, raw)
         for collective in dict.fromkeys(result["collective"] for result in settled):
@@ -196,6 +206,7 @@ def _nccl(raw: Raw) -> Stage:
             if kind in unlimited and len(results) == 1 and not mpi:
                 found = [_checks.unjudged(item) for item in found]
             checks += found
+            rules.append({"kind": kind, "collective": collective, **threshold, "why": _why(raw, kind, results[0])})
             curves += [_curve(result, check) for result, check in zip(results, found)]
     # Between CPUs nothing is claimed that would take a limit; a note is enough.
     if unlimited and not mpi:
@@ -210,6 +221,11 @@ def _nccl(raw: Raw) -> Stage:
         "pairs": _map(pairs, limits) if pairs else None,
         "isolation": outcome,
         "program": raw.get("program"),
+        "limits": rules,
+        "image": raw.get("image"),
+        "devices": sorted(
+            {name for kind in _TITLES for result in raw.get(kind) or [] for name in result.get("devices", [])}
+        ),
         "versions_used": _used(raw),
         "notes": [*filter(None, [_relative(unlimited) if mpi else "", raw.get("note")])],
     }
@@ -318,7 +334,22 @@ def _threshold(result: Raw, raw: Raw, limits: dict[str, float]) -> dict[str, flo
 def _other(limits: t.Mapping[str, float], collective: str) -> dict[str, float]:
     """Return the threshold of an operation of which none is known: so much of the known one, below which it warns."""
     least = limits.get("fail", limits.get("warn"))
-    return {"warn": least * _OTHERS.get(collective, 0.4)} if least else {}
+    return {"warn": least * _OTHERS.get(collective, _LEAST_OTHER)} if least else {}
+
+
+def _why(raw: Raw, kind: str, result: Raw) -> str:
+    """Return in words where the threshold of a result comes from."""
+    fractions = {**(_MPI if raw.get("program") == "mpi" else _NCCL), **(raw.get("relative") or {})}
+    given = (raw.get("thresholds") or {}).get(kind)
+    source = (raw.get("limits_from") or {}).get(kind) or "validate_thresholds"
+    if not given:
+        whose = "nodes" if kind == "node" else "pairs"
+        source = f"{fractions[kind]:.0%} of what good {whose} of this run reach, for no limit is known"
+    if _first(result, raw):
+        return source
+    first = (raw.get("collectives") or ["all_reduce"])[0]
+    share = _OTHERS.get(result["collective"], _LEAST_OTHER)
+    return f"{share:.0%} of the limit of {first}, for none of {result['collective']} itself is known: it only warns"
 
 
 def _observation(result: Raw) -> _isolation.Observation:
@@ -333,7 +364,7 @@ def _curve(result: Raw, check: _checks.Check) -> dict[str, t.Any]:
         "name": check["group"],
         "rows": list(result["rows"]),
         "bad": check["status"] in (_checks.WARN, _checks.FAIL),
-        "expected": check["expected"],
+        "limits": check["limits"],
     }
 
 
@@ -345,7 +376,7 @@ def _map(pairs: t.Sequence[Raw], limits: t.Mapping[str, t.Any]) -> dict[str, t.A
         best[nodes] = max((value for value in (best.get(nodes), result["busbw"]) if value is not None), default=None)
     return {
         "collective": pairs[0]["collective"],
-        "minimum": limits["pair"].get("warn", limits["pair"].get("fail")),
+        "limits": dict(limits["pair"]),
         "values": [{"nodes": list(nodes), "busbw": value} for nodes, value in best.items()],
     }
 

@@ -7,9 +7,12 @@ import contextlib
 import http.server
 import json
 import os
+import socket
 import socketserver
 import ssl
+import struct
 import threading
+import time
 import typing as t
 
 from .service import Answer, Item, State, query_of
@@ -45,6 +48,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._send((200, {}, json.dumps(state.log).encode()), {})
             return
         fault = state.play(f"{method} {self.path} {query_of(body)}")
+        time.sleep(fault.get("silence", 0))
+        if fault.get("reset"):
+            # Closing with data unread and no time to linger sends a reset.
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+            self.close_connection = True
+            return
         if "status" in fault:
             content = json.dumps(fault.get("body", {})).encode()
             self._send((fault["status"], fault.get("headers", {}), content), fault)
@@ -55,7 +65,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _send(self, answer: Answer, fault: Item) -> None:
         status, headers, content = answer
         if "text" in fault:
-            content = fault["text"].encode()
+            content = fault["text"].replace("{here}", f"https://{self.headers['Host']}").encode()
+        if fault.get("echo"):
+            content = json.dumps({"error": {"code": "Proxy", "message": str(self.headers)}}).encode()
         length = len(content)
         if fault.get("cut"):
             content = content[: len(content) // 2]
@@ -65,7 +77,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(length))
         self.end_headers()
-        self.wfile.write(content)
+        for start in range(0, len(content), 1) if fault.get("trickle") else ():
+            self.wfile.write(content[start : start + 1])
+            self.wfile.flush()
+            time.sleep(fault["trickle"])
+        if not fault.get("trickle"):
+            self.wfile.write(content)
         self.wfile.flush()
 
 

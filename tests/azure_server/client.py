@@ -145,6 +145,21 @@ class Azure:
             file = options
         else:
             file.write_text(json.dumps(options), encoding="utf-8")
+        return self.run("ansible-inventory", "-i", str(file), "--list", *arguments, environment=environment)
+
+    def signed_in(self) -> dict[str, str]:
+        """Return the environment of somebody who signs in at this server."""
+        return {
+            "AZURE_CLOUD_ENVIRONMENT": self.url,
+            "AZURE_DISABLE_INSTANCE_DISCOVERY": "true",
+            "AZURE_TENANT_ID": TENANT,
+            "AZURE_CLIENT_ID": "app",
+            "AZURE_CLIENT_SECRET": SECRET,
+            "AZURE_SUBSCRIPTION_ID": SUBSCRIPTION,
+        }
+
+    def run(self, tool: str, *arguments: str, environment: dict[str, str] | None = None) -> Run:
+        """Run a tool of Ansible in a bare environment and measure it."""
         kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL")}
         env = {
             **kept,
@@ -155,7 +170,7 @@ class Azure:
             "REQUESTS_CA_BUNDLE": str(self.certificate),
             **(environment or {}),
         }
-        command = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(file), "--list", *arguments]
+        command = [str(Path(sys.executable).with_name(tool)), *arguments]
         started = time.monotonic()
         measured = self.folder / "measured"
         done = subprocess.run(

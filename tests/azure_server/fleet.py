@@ -20,6 +20,7 @@ class Subscription:
 
     id: str
     name: str
+    groups: list[str] = dataclasses.field(default_factory=list)
     machines: list[Item] = dataclasses.field(default_factory=list)
     nics: list[Item] = dataclasses.field(default_factory=list)
     addresses: list[Item] = dataclasses.field(default_factory=list)
@@ -30,8 +31,14 @@ class Subscription:
 
 
 def subscription(spec: Item) -> Subscription:
-    """Return a subscription: C(vms) machines, C(uniform) and C(flexible) sets of C([name, count])."""
-    made = Subscription(spec["id"], spec.get("name", "hpc"))
+    """
+    Return a subscription: C(vms) machines, C(uniform) and C(flexible) sets of C([name, count]), all in C(group).
+
+    C(cluster) is CycleCloud's name, C(guest) begins the names that instances say from inside, C(bare) leaves tags to
+    the sets, C(groups) are resource groups with nothing in them.
+    """
+    made = Subscription(spec["id"], spec.get("name", "hpc"), list(spec.get("groups", [])))
+    cluster = spec.get("cluster", "training")
     group = spec.get("group", "hpc-rg")
     for number in range(spec.get("vms", 0)):
         role = ("controller", "login", "compute", "compute")[min(number, 3)]
@@ -40,17 +47,29 @@ def subscription(spec: Item) -> Subscription:
     for name, count in spec.get("flexible", []):
         made.scale_sets.append(_scale_set(made, group, name, count, "Flexible"))
         for number in range(count):
-            tags = {"ClusterName": "training", "CycleCloudNodeArray": f"/sites/1/clusters/training/nodearrays/{name}"}
+            tags = {"ClusterName": cluster, "CycleCloudNodeArray": f"/sites/1/clusters/{cluster}/nodearrays/{name}"}
             _machine(
                 made, group, f"{name}_{uuid.uuid5(uuid.NAMESPACE_DNS, name + str(number)).hex[:8]}", number, tags, name
             )
     for name, count in spec.get("uniform", []):
         made.scale_sets.append(_scale_set(made, group, name, count, "Uniform"))
         made.scale_sets[-1]["properties"]["singlePlacementGroup"] = not spec.get("spread")
-        _instances(made, group, name, count)
+        _instances(made, group, name, count, cluster)
+        _adapt(made, spec, name)
     for change in spec.get("changes", []):
         _change(made, change)
     return made
+
+
+def _adapt(made: Subscription, spec: Item, name: str) -> None:
+    """Give the instances of the last set names from inside, or their tags to the set alone."""
+    for number, one in enumerate(made.instances[made.scale_sets[-1]["id"].lower()]):
+        if spec.get("guest"):
+            one["properties"]["instanceView"]["computerName"] = f"{spec['guest']}-{name}-{number + 1}"
+        if spec.get("bare"):
+            made.scale_sets[-1]["tags"] = {key: value for key, value in one["tags"].items() if key != "Name"}
+    for one in made.instances[made.scale_sets[-1]["id"].lower()] if spec.get("bare") else []:
+        one["tags"] = {}
 
 
 def _change(made: Subscription, change: Item) -> None:
@@ -197,7 +216,7 @@ def _address(name: str, address_id: str, number: int) -> Item:
     }
 
 
-def _instances(made: Subscription, group: str, name: str, count: int) -> None:
+def _instances(made: Subscription, group: str, name: str, count: int, cluster: str) -> None:
     set_id = f"{_base(made, group)}/Microsoft.Compute/virtualMachineScaleSets/{name}"
     machines, nics = [], []
     for number in range(count):
@@ -215,8 +234,8 @@ def _instances(made: Subscription, group: str, name: str, count: int) -> None:
                 "type": "Microsoft.Compute/virtualMachineScaleSets/virtualMachines",
                 "location": LOCATIONS[0],
                 "tags": {
-                    "ClusterName": "training",
-                    "CycleCloudNodeArray": f"/sites/1/clusters/training/nodearrays/{name}",
+                    "ClusterName": cluster,
+                    "CycleCloudNodeArray": f"/sites/1/clusters/{cluster}/nodearrays/{name}",
                     "Name": f"{name}-{number}",
                 },
                 "sku": {"name": SIZES[0], "tier": "Standard"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import typing as t
 
@@ -11,9 +12,10 @@ COLUMNS = frozenset(
     {"id", "name", "type", "tenantId", "kind", "location", "resourceGroup", "subscriptionId", "managedBy"}
 )
 COLUMNS |= {"managedBy", "sku", "plan", "properties", "tags", "identity", "zones", "extendedLocation"}
-_TOKEN = re.compile(r"\s*('(?:[^'\\]|\\.)*'|[A-Za-z_]\w*|=~|==|!=|in~|[(),.\[\]=])")
+_TOKEN = re.compile(r"\s*('(?:[^'\\]|\\.)*'|[A-Za-z_]\w*|\d+|=~|==|!=|in~|[(),.\[\]=])")
 _FUNCTIONS = {
-    "tostring": lambda value: "" if value is None else str(value),
+    "tostring": lambda value: _text_of(value),
+    "parse_json": lambda text: json.loads(text) if text else None,
     "tolower": lambda value: str(value or "").lower(),
     "isnotnull": lambda value: value is not None,
     "isnotempty": lambda value: value not in (None, ""),
@@ -22,6 +24,12 @@ _FUNCTIONS = {
 
 class InvalidQueryError(Exception):
     """Azure would answer 400 InvalidQuery."""
+
+
+def _text_of(value: t.Any) -> str:
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
 
 
 def run(text: str, tables: dict[str, list[Row]]) -> list[Row]:
@@ -33,33 +41,79 @@ def run(text: str, tables: dict[str, list[Row]]) -> list[Row]:
     known = set(COLUMNS)
     for step in steps:
         word, _blank, rest = step.partition(" ")
-        if word == "where":
-            parsed = _Parser(rest, known).condition()
-            rows = [row for row in rows if parsed(row)]
-        elif word == "project":
-            columns = [_column(part, known) for part in _commas(rest)]
-            rows = [{name: value(row) for name, value in columns} for row in rows]
-            known = {name for name, _value in columns}
-        elif word == "join":
-            rows = _join(rest, rows, tables)
-            known.add("vmId1")
-        elif word == "project-away":
-            known -= {name.strip() for name in rest.split(",")}
-            rows = [{name: value for name, value in row.items() if name in known} for row in rows]
-        elif step == "order by id asc":
-            rows = sorted(rows, key=lambda row: str(row["id"]))
+        if word == "join":
+            rows, added = _join(rest, rows, tables)
+            known |= added
+        elif word in _STEPS:
+            rows, known = _STEPS[word](rest, rows, known)
         else:
             raise InvalidQueryError(f"unknown operator {step!r}")
     return rows
 
 
-def _join(rest: str, rows: list[Row], tables: dict[str, list[Row]]) -> list[Row]:
-    match = re.fullmatch(r"kind=inner \((.*)\) on (\w+)", rest, re.DOTALL)
+def _where(rest: str, rows: list[Row], known: set[str]) -> tuple[list[Row], set[str]]:
+    parsed = _Parser(rest, known).condition()
+    return [row for row in rows if parsed(row)], known
+
+
+def _project(rest: str, rows: list[Row], known: set[str]) -> tuple[list[Row], set[str]]:
+    columns = [_column(part, known) for part in _commas(rest)]
+    return [{name: value(row) for name, value in columns} for row in rows], {name for name, _value in columns}
+
+
+def _project_away(rest: str, rows: list[Row], known: set[str]) -> tuple[list[Row], set[str]]:
+    kept = known - {name.strip() for name in rest.split(",")}
+    return [{name: value for name, value in row.items() if name in kept} for row in rows], kept
+
+
+def _order(rest: str, rows: list[Row], known: set[str]) -> tuple[list[Row], set[str]]:
+    if rest not in ("by id asc", "by id asc, nicId asc"):
+        raise InvalidQueryError(f"unknown order {rest!r}")
+    return sorted(rows, key=lambda row: (str(row["id"]), str(row.get("nicId")))), known
+
+
+def _join(rest: str, rows: list[Row], tables: dict[str, list[Row]]) -> tuple[list[Row], set[str]]:
+    """Return a row for each pair; the key comes a second time with a 1, and what is not there is null."""
+    match = re.fullmatch(r"kind=(inner|leftouter) \((.*)\) on (\w+)", rest, re.DOTALL)
     if not match:
         raise InvalidQueryError(f"unknown join {rest!r}")
-    key = match[2]
-    other = {row[key]: row for row in run(match[1], tables)}
-    return [{**row, f"{key}1": other[row[key]][key]} for row in rows if row[key] in other]
+    key = match[3]
+    others: dict[str, list[Row]] = {}
+    columns: set[str] = set()
+    for row in run(match[2], tables):
+        columns |= set(row)
+        others.setdefault(row[key], []).append(row)
+    columns.add(key)
+    renamed = {name: f"{name}1" if name == key or (rows and name in rows[0]) else name for name in columns}
+    nothing = dict.fromkeys(renamed.values())
+    found = []
+    for row in rows:
+        if not isinstance(row[key], str):
+            raise InvalidQueryError("the key of a join must be a text")
+        partners = others.get(row[key], [])
+        found += [{**row, **{renamed[name]: value for name, value in other.items()}} for other in partners]
+        if not partners and match[1] == "leftouter":
+            found.append({**row, **nothing})
+    return found, set(renamed.values())
+
+
+def _counted(rest: str, rows: list[Row], _known: set[str]) -> tuple[list[Row], set[str]]:
+    match = re.fullmatch(r"(\w+) = count\(\) by (\w+)", rest)
+    if not match:
+        raise InvalidQueryError(f"unknown summarize {rest!r}")
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row[match[2]]] = counts.get(row[match[2]], 0) + 1
+    return [{match[2]: key, match[1]: count} for key, count in counts.items()], {match[1], match[2]}
+
+
+_STEPS = {
+    "where": _where,
+    "project": _project,
+    "project-away": _project_away,
+    "summarize": _counted,
+    "order": _order,
+}
 
 
 def _column(part: str, known: set[str]) -> tuple[str, t.Any]:
@@ -154,18 +208,35 @@ class _Parser:
 
     def value(self) -> t.Any:
         name = self._tokens.pop(0)
+        if self._tokens and self._tokens[0] == "(" and name == "split":
+            return self._split()
         if self._tokens and self._tokens[0] == "(" and name in _FUNCTIONS:
             self._take("(")
             inner = self.value()
             self._take(")")
             function = _FUNCTIONS[name]
-            return lambda row: function(inner(row))
+            return self._steps(lambda row: function(inner(row)))
         if name not in self._known:
             raise InvalidQueryError(f"no column {name!r}")
         return self._path(name)
 
+    def _split(self) -> t.Any:
+        """Read C(split(value, 'mark')[0]); only with a place, since a list is no text."""
+        self._take("(")
+        inner = self.value()
+        self._take(",")
+        mark = self._text()
+        self._take(")")
+        self._take("[")
+        place = int(self._tokens.pop(0))
+        self._take("]")
+        return lambda row: inner(row).split(mark)[place]
+
     def _path(self, name: str) -> t.Any:
-        steps = [name]
+        return self._steps(lambda row: row.get(name))
+
+    def _steps(self, start: t.Any) -> t.Any:
+        steps: list[str] = []
         while self._tokens and self._tokens[0] in (".", "["):
             if self._tokens.pop(0) == ".":
                 steps.append(self._tokens.pop(0))
@@ -174,6 +245,7 @@ class _Parser:
                 self._take("]")
 
         def walk(row: t.Any) -> t.Any:
+            row = start(row)
             for step in steps:
                 row = row.get(step) if isinstance(row, dict) else None
             return row

@@ -9,7 +9,7 @@ import re
 import threading
 import time
 import typing as t
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from . import fleet, kql
 
@@ -35,10 +35,12 @@ class State:
         self.quota = bool(spec.get("quota", True))
         self.no_compute_resources = bool(spec.get("no_compute_resources"))
         self.stale = int(spec.get("stale", 0))
+        self.unknown = int(spec.get("unknown", 0))
         self.log: list[str] = []
         self.tokens: set[str] = set()
         self.window = (0.0, 0)
         self.pages: dict[str, bytes] = {}
+        self.results: dict[str, list[Item]] = {}
         self._tables: dict[str, list[Item]] | None = None
 
     def change(self, delay: float = 0, quota: bool = True) -> None:
@@ -55,7 +57,7 @@ class State:
             if self._tables is None:
                 self._tables = self._build()
         if self.no_compute_resources:
-            return {"resources": self._tables["resources"]}
+            return {name: rows for name, rows in self._tables.items() if name != "computeresources"}
         if ids is None:
             return self._tables
         return {
@@ -67,13 +69,20 @@ class State:
         resources: list[Item] = []
         compute: list[Item] = []
         for one in self.visible():
-            for kind in ("machines", "nics", "addresses", "scale_sets"):
+            # What was made last is what Resource Graph does not know yet.
+            resources += [_graph_row(item, one.id) for item in one.machines[: len(one.machines) - self.unknown]]
+            for kind in ("nics", "addresses", "scale_sets"):
                 resources += [_graph_row(item, one.id) for item in getattr(one, kind)]
             for instances in one.instances.values():
                 compute += [_graph_row(item, one.id) for item in instances[: len(instances) - self.stale]]
             for nics in one.instance_nics.values():
                 compute += [_graph_row(item, one.id) for item in nics]
-        return {"resources": resources, "computeresources": compute}
+        kind = "microsoft.resources/subscriptions"
+        containers = [
+            {"id": f"/subscriptions/{one.id}", "name": one.name, "type": kind, "subscriptionId": one.id}
+            for one in self.visible()
+        ]
+        return {"resources": resources, "computeresources": compute, "resourcecontainers": containers}
 
     def fault(self, asked: str) -> Item | None:
         """Return the fault to play for a request, if any."""
@@ -153,6 +162,7 @@ class Direct:
         content = json.dumps(body).encode() if body is not None else b""
         target = url.removeprefix("https://azure.test")
         fault = self.state.play(f"{method} {target} {query_of(content)}")
+        time.sleep(fault.get("silence", 0))
         if "status" in fault:
             return fault["status"], fault.get("headers", {}), json.dumps(fault.get("body", {})).encode()
         if "text" in fault:
@@ -199,7 +209,10 @@ def _graph(state: State, asked: Item) -> Answer:
         if ids is not None and not ids & {one.id for one in state.visible()}:
             return _error(403, "AccessDenied", "no subscription can be read", headers)
         try:
-            state.pages[key] = _graph_page(kql.run(asked["query"], state.tables(ids)), asked, top)
+            result = f"{ids} {asked['query']}"
+            if result not in state.results:
+                state.results[result] = kql.run(asked["query"], state.tables(ids))
+            state.pages[key] = _graph_page(state.results[result], asked, top)
         except kql.InvalidQueryError as exc:
             return _error(400, "BadRequest", "Bad query", headers, [{"code": "InvalidQuery", "message": str(exc)}])
     if len(state.pages[key]) > LIMIT:
@@ -210,6 +223,7 @@ def _graph(state: State, asked: Item) -> Answer:
 def _graph_page(rows: list[Item], asked: Item, top: int) -> bytes:
     token = asked.get("options", {}).get("$skipToken")
     start = json.loads(base64.b64decode(token))["start"] if token else 0
+    start = asked.get("options", {}).get("$skip", start)
     page = rows[start : start + top]
     answer: Item = {
         "totalRecords": len(rows),
@@ -232,7 +246,10 @@ _ROUTES: list[tuple[str, str]] = [
     (r"/providers/microsoft.network/networkinterfaces", "nics"),
     (r"/providers/microsoft.network/publicipaddresses", "addresses"),
     (r"/providers/microsoft.compute/virtualmachinescalesets", "scale_sets"),
+    (r"/resources", "names"),
+    (r"/resourcegroups/([^/]+)/resources", "names"),
 ]
+NAMES_PAGE = 1000
 _MEMBERS = {
     "virtualmachines": "instances",
     "networkinterfaces": "instance_nics",
@@ -260,25 +277,39 @@ def _arm(state: State, url: t.Any, here: str) -> Answer:
     items = _items(own, rest, path, query)
     if items is None:
         return _error(404, "ResourceNotFound", f"The resource {url.path} was not found.")
+    size = NAMES_PAGE if path.endswith("/resources") else ARM_PAGE
     start = int(query.get("$skiptoken", "0"))
-    answer: Item = {"value": items[start : start + ARM_PAGE]}
-    if start + ARM_PAGE < len(items):
-        kept = "&".join(f"{name}={value}" for name, value in query.items() if name != "$skiptoken")
-        answer["nextLink"] = f"{here}{url.path}?{kept}&$skiptoken={start + ARM_PAGE}"
+    answer: Item = {"value": items[start : start + size]}
+    if start + size < len(items):
+        kept = "&".join(f"{name}={quote(value)}" for name, value in query.items() if name != "$skiptoken")
+        answer["nextLink"] = f"{here}{url.path}?{kept}&$skiptoken={start + size}"
     return _json(answer)
 
 
 def _items(own: fleet.Subscription, rest: str, path: str, query: dict[str, str]) -> list[Item] | None:
+    if rest == "/resourcegroups":
+        names = [*own.groups, *(one["id"].split("/")[4].lower() for one in (*own.machines, *own.scale_sets))]
+        return [{"id": f"/subscriptions/{own.id}/resourceGroups/{name}", "name": name} for name in dict.fromkeys(names)]
     for pattern, kind in _ROUTES:
         match = re.fullmatch(pattern, rest)
         if match:
-            items = getattr(own, kind)
+            items = own.machines if kind == "names" else getattr(own, kind)
             if match.groups():
                 items = [one for one in items if one["id"].split("/")[4].lower() == match[1]]
+            if kind == "names":
+                return _named(items, query)
             return _expanded(items, query) if kind == "machines" else items
     head, _slash, kind = path.rpartition("/")
     members = _MEMBERS.get(kind)
     return getattr(own, members).get(head) if members else None
+
+
+def _named(items: list[Item], query: dict[str, str]) -> list[Item] | None:
+    """Return what the list of resources says of machines; nobody here asks for another type."""
+    if query.get("$filter") != "resourceType eq 'Microsoft.Compute/virtualMachines'":
+        return None
+    keys = ("id", "name", "type", "location", "tags")
+    return [{key: one[key] for key in keys if one.get(key)} for one in items]
 
 
 def _expanded(items: list[Item], query: dict[str, str]) -> list[Item]:

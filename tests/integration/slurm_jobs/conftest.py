@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import typing as t
 from pathlib import Path
 
 import pytest
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.tests.integration.conftest import Run
 
 CHECKOUT = Path(__file__).parents[3]
 MEASURED = CHECKOUT / "tests/unit/fixtures/nccl_tests/2.19.6/2xh200-srun-pmix.txt"
@@ -23,12 +25,14 @@ COMMANDS = ("sinfo", "scontrol", "sbatch", "srun", "scancel", "squeue", "sacct",
 class Cluster:
     """A cluster of two controllers and two nodes; every machine is this one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, run: Run) -> None:
         self.folder = folder
+        self._run = run
         self.nodes: dict[str, dict[str, t.Any]] = {
             name: {"state": "idle", "gpus": 8, "healthy": True} for name in ("gpu1", "gpu2")
         }
         self.hosts: dict[str, dict[str, t.Any]] = {name: {} for name in ("head", "spare", "gpu1", "gpu2")}
+        self.controllers = ["head", "spare"]
         self.variables: dict[str, t.Any] = {}
         self.job_state = "RUNNING"
         self.output = ""
@@ -44,27 +48,23 @@ class Cluster:
         """Return the exit status of a playbook."""
         (self.folder / "nodes.json").write_text(json.dumps(self.nodes), encoding="utf-8")
         (self.folder / "state").write_text(self.job_state, encoding="utf-8")
-        inventory = self.folder / "inventory.json"
-        inventory.write_text(json.dumps({"all": self._inventory()}), encoding="utf-8")
         options = {
             "validate_directory": str(self.folder / "reports"),
             "validate_plots": False,
+            "validate_max_bytes": "4G",  # that of the output above
             "check_report": str(self.folder / "check.json"),
         }
-        environment = os.environ | {
-            "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
-            "ANSIBLE_BECOME_ALLOW_SAME_USER": "1",
-            "ANSIBLE_NOCOLOR": "1",
-            "FAKE_SLURM": str(self.folder),
-            "PATH": f"{self.folder}:{os.environ['PATH']}",
-        }
-        program = str(Path(sys.executable).parent / "ansible-playbook")
-        command = [program, "-i", str(inventory), f"playbooks/{playbook}", "-e", json.dumps(options | extra)]
-        done = subprocess.run(
-            command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=300, check=False
+        code, output = self._run(
+            {"all": self._inventory()},
+            f"playbooks/{playbook}",
+            "-e",
+            json.dumps(options | extra),
+            ANSIBLE_BECOME_ALLOW_SAME_USER="1",
+            FAKE_SLURM=str(self.folder),
+            PATH=f"{self.folder}:{os.environ['PATH']}",
         )
-        self.output = re.sub(r"\s+", " ", done.stdout + done.stderr)
-        return done.returncode
+        self.output = re.sub(r"\s+", " ", output)
+        return code
 
     def report(self) -> dict[str, t.Any]:
         """Return the report of the validation."""
@@ -87,12 +87,12 @@ class Cluster:
             "hosts": self.hosts,
             "vars": connection | self.variables,
             "children": {
-                "slurm_controller": {"hosts": {"head": {}, "spare": {}}},
+                "slurm_controller": {"hosts": {name: {} for name in self.controllers}},
                 "slurm_compute": {"hosts": {"gpu1": {}, "gpu2": {}}},
             },
         }
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Cluster:
-    return Cluster(tmp_path)
+def cluster(tmp_path: Path, run: Run) -> Cluster:
+    return Cluster(tmp_path, run)

@@ -16,11 +16,27 @@ NODES = json.loads((FOLDER / "nodes.json").read_text(encoding="utf-8"))
 ROOT = bool(os.environ.get("FAKE_ROOT"))
 
 
+def names(expression: str) -> list[str]:
+    """Return the names behind gpu1,gpu2 or gpu[1-2]."""
+    begin, bracket, ranges = expression.rstrip("]").partition("[")
+    if not bracket:
+        return expression.split(",")
+    first, _dash, last = ranges.partition("-")
+    return [f"{begin}{number}" for number in range(int(first), int(last or first) + 1)]
+
+
 def sinfo(options: dict[str, str]) -> None:
-    wanted = options.get("--nodes", ",".join(NODES)).split(",")
+    wanted = names(options.get("--nodes", ",".join(NODES)))
     for name, node in NODES.items():
         if name in wanted:
-            fields = {"%N": name, "%R": "main", "%T": node["state"], "%v": "24.11.5", "%c": "96", "%E": "none"}
+            fields = {
+                "%N": name,
+                "%R": "main",
+                "%T": node["state"],
+                "%v": "24.11.5",
+                "%c": "96",
+                "%E": node.get("reason", "none"),
+            }
             text = options["--format"].replace("%G", f"gpu:{node['gpus']}" if node["gpus"] else "(null)")
             for field, value in fields.items():
                 text = text.replace(field, value)
@@ -30,11 +46,25 @@ def sinfo(options: dict[str, str]) -> None:
 def scontrol(words: list[str]) -> None:
     if words[:2] == ["show", "hostnames"]:
         print("\n".join(words[2].split(",")))
+    elif words == ["ping"]:
+        print("Slurmctld(primary) at head is UP")
     elif words[:2] == ["show", "job"]:
         print(f"JobId=17 JobState={(FOLDER / 'state').read_text(encoding='utf-8')} Reason=Resources NodeList=gpu1")
 
 
+def sbatch() -> None:
+    """Start a job, or drain every node in its prolog."""
+    if (FOLDER / "prolog").exists():
+        why = (FOLDER / "prolog").read_text(encoding="utf-8")
+        drained = {name: {**node, "state": "drained", "reason": why} for name, node in NODES.items()}
+        (FOLDER / "nodes.json").write_text(json.dumps(drained), encoding="utf-8")
+        (FOLDER / "state").write_text("CANCELLED", encoding="utf-8")
+    print(17)
+
+
 def srun(options: dict[str, str], words: list[str]) -> int:
+    if "--help" in options:
+        return 0
     if words[0] == "gpucluster-check":
         return check(options["--nodelist"].split(","))
     print((FOLDER / "output.txt").read_text(encoding="utf-8"))
@@ -44,8 +74,12 @@ def srun(options: dict[str, str], words: list[str]) -> int:
 def check(names: list[str]) -> int:
     well = {name: ROOT and NODES[name]["healthy"] for name in names}
     for name, healthy in well.items():
-        status = "healthy" if healthy else "unhealthy"
-        print(json.dumps({"node": name, "checks": [{"check": "gpu_xid", "status": status, "reason": "Xid 79"}]}))
+        checks = [{"check": "gpu_xid", "status": "healthy" if healthy else "unhealthy", "reason": "Xid 79"}]
+        checks += [
+            {"check": check, "status": status, "reason": "all_reduce_perf is missing"}
+            for check, status in NODES[name].get("others", {}).items()
+        ]
+        print(json.dumps({"node": name, "checks": checks}))
     return int(not all(well.values()))
 
 
@@ -63,6 +97,8 @@ def main(name: str, args: list[str]) -> int:
     if name == "scontrol":
         scontrol(words)
     if name == "sbatch":
+        sbatch()
+    if name == "sacct":
         print(17)
     if name == "gpucluster-check":  # only a drained node runs it without a job
         return check([node for node, found in NODES.items() if found["state"] == "drained"])

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import typing as t
 
+import pytest
+
 if t.TYPE_CHECKING:
     from .conftest import Cluster
 
@@ -59,3 +61,31 @@ def test_a_node_that_is_down_is_named(cluster: Cluster) -> None:
 
     assert cluster.run("check.yml", check_nodes="gpu1,gpu2") == 2
     assert "check_nodes is gpu1,gpu2: gpu2 does not answer. Wait" in cluster.output
+
+
+def test_what_the_hardware_calls_for_and_did_not_run_is_not_green(cluster: Cluster) -> None:
+    cluster.nodes["gpu1"]["others"] = {"nvlink_allreduce": "not run", "nvme": "not applicable"}
+
+    assert cluster.run("check.yml") == 2
+    report = _report(cluster)
+    assert (report["status"], report["healthy"]) == ("not run", False)
+    assert report["summary"] == ["gpu1: nvlink_allreduce: not run: all_reduce_perf is missing"]
+    assert "Say what is not proved" in cluster.output
+    assert "nvlink_allreduce not run" in cluster.output
+    assert "FAILED" not in cluster.output.partition("Say what is not proved")[0]
+
+
+def test_what_does_not_apply_to_a_node_is_no_fault(cluster: Cluster) -> None:
+    cluster.nodes["gpu1"]["others"] = {"infiniband": "not applicable"}
+
+    assert cluster.run("check.yml") == 0, cluster.output[-3000:]
+    assert _report(cluster)["status"] == "healthy"
+
+
+@pytest.mark.parametrize("state", ["idle", "drained"])
+def test_a_machine_may_be_controller_and_node(cluster: Cluster, state: str) -> None:
+    cluster.controllers = ["gpu1"]
+    cluster.nodes["gpu1"]["state"] = state
+
+    assert cluster.run("check.yml", check_nodes="gpu1,gpu2") == 0, cluster.output[-3000:]
+    assert sorted(_report(cluster)["nodes"]) == ["gpu1", "gpu2"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from .csv_answers import query_gpu, query_supported
 from .machine import Exit, Gpu, Machine, long_bus_id
 from .settings import SETTERS, apply
-from .text_answers import listing, query_text, topology, version
+from .text_answers import listing, nvlink, query_text, topology, version
 from .xml_answers import query_xml
 
 CONFIG = os.environ.get("NVIDIA_SIMULATION_CONFIG", "/etc/nvidia-simulation.json")
@@ -60,7 +60,7 @@ def parse(argv: list[str]) -> dict[str, str]:
             if not equals and not rest:
                 raise Exit(255, f"ERROR: Option {word} is missing its value.  Please run 'nvidia-smi -h'.\n\n")
             options[name] = value if equals else rest.pop(0)
-        elif name in PLAIN or name in ("--version", "topo", "nvlink", "-s"):
+        elif name in PLAIN or name in ("--version", "topo", "nvlink", "-s", "-e"):
             options[name] = ""
         else:
             raise Exit(255, f"ERROR: Option {word} is not recognized. Please run 'nvidia-smi -h'.\n\n")
@@ -153,8 +153,7 @@ def read(machine: Machine, gpus: list[Gpu], options: dict[str, str]) -> str:
     if "topo" in options:
         return topology(machine)
     if "nvlink" in options:
-        links = "".join(f"\t Link {number}: 26.562 GB/s\n" for number in range(int(machine.model.get("nvlink", 0))))
-        return "".join(f"GPU {gpu.index}: {machine.model['name']} (UUID: {gpu.uuid})\n{links}" for gpu in gpus)
+        return "".join(nvlink(machine, gpu, "-e" in options) for gpu in gpus)
     return version(machine) if "--version" in options else listing(machine, gpus)
 
 

@@ -86,6 +86,16 @@ class Gpu:
         """Whether persistence mode is on."""
         return bool(self.settings.get("persistence", self.machine.config.get("persistence", False)))
 
+    @property
+    def mig(self) -> bool:
+        """Whether the GPU is divided into instances."""
+        return self.machine.fault("mig", self.position)
+
+    @property
+    def asleep(self) -> bool:
+        """Whether the GPU saves power while nobody uses it, as those for workstations do."""
+        return bool(self.machine.model.get("geforce")) and not self.machine.config.get("busy")
+
     def values(self) -> dict[str, str]:
         """Return what the tool shows, by canonical field name and without units."""
         machine = self.machine
@@ -99,7 +109,7 @@ class Gpu:
 
     def _identity(self) -> dict[str, str]:
         machine = self.machine
-        mig = "N/A" if not machine.model.get("mig") else MIG_STATES[machine.fault("mig", self.position)]
+        mig = "N/A" if not machine.model.get("mig") else MIG_STATES[self.mig]
         total = int(machine.model["memory_mib"])
         return {
             "timestamp": time.strftime("%Y/%m/%d %H:%M:%S.000"),
@@ -116,12 +126,12 @@ class Gpu:
             "mig.mode.current": mig,
             "mig.mode.pending": mig,
             "compute_mode": "Default",
-            "pstate": "P0",
+            "pstate": "P8" if self.asleep else "P0",
             "memory.total": str(total),
             "memory.reserved": "616",
             "memory.used": "0",
             "memory.free": str(total - 616),
-            "pcie.link.gen.current": self._pcie_generation(),
+            "pcie.link.gen.current": "1" if self.asleep else self._pcie_generation(),
             "pcie.link.gen.max": self._pcie_generation(),
             "pcie.link.width.current": "16",
             "pcie.link.width.max": "16",
@@ -179,17 +189,20 @@ class Gpu:
             for since in ("volatile", "aggregate")
             for place in ("sram", "dram", "total")
         ]
+        geforce = self.machine.model.get("geforce")
+        hidden = {name for name in zero if geforce or (self.mig and ".volatile." in name)}
+        counted = not geforce and not self.mig
         return {
-            **dict.fromkeys(zero, "0"),
-            "ecc.mode.current": "Enabled",
-            "ecc.mode.pending": "Enabled",
+            **{name: "[N/A]" if name in hidden else "0" for name in zero},
+            "ecc.mode.current": "[N/A]" if geforce else "Enabled",
+            "ecc.mode.pending": "[N/A]" if geforce else "Enabled",
             "retired_pages.single_bit_ecc.count": "[N/A]",
             "retired_pages.double_bit.count": "[N/A]",
             "retired_pages.pending": "[N/A]",
-            "remapped_rows.correctable": "0",
-            "remapped_rows.uncorrectable": "0",
-            "remapped_rows.pending": "No",
-            "remapped_rows.failure": "No",
+            "remapped_rows.correctable": "0" if counted else "[N/A]",
+            "remapped_rows.uncorrectable": "0" if counted else "[N/A]",
+            "remapped_rows.pending": "No" if counted else "[N/A]",
+            "remapped_rows.failure": "No" if counted else "[N/A]",
             "temperature.gpu": "34",
             "temperature.memory": "33",
             "utilization.gpu": "100" if self.machine.config.get("busy") else "0",

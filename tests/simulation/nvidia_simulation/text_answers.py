@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from .machine import DEPRECATED, Gpu, Machine, with_unit
+from .machine import DEPRECATED, Exit, Gpu, Machine, with_unit
 
 
 def query_text(machine: Machine, gpus: list[Gpu], sections: list[str]) -> str:
@@ -79,6 +79,17 @@ def _gpu_text(machine: Machine, gpu: Gpu, sections: list[str]) -> list[str]:
             lines.append(_row(2, "Memory", f"{memory} MHz"))
             lines += [_row(3, "Graphics", f"{step} MHz") for step in machine.steps(memory)]
     return lines
+
+
+def nvlink(machine: Machine, gpu: Gpu, errors: bool) -> str:
+    """Answer nvlink -s or -e for one GPU; one in MIG mode has no links to show."""
+    head = f"GPU {gpu.index}: {machine.model['name']} (UUID: {gpu.uuid})\n"
+    if gpu.mig:
+        raise Exit(3, f"{head}Unable to retrieve NVLink information: Not Supported\n")
+    counters = machine.config.get("link_counters") or {"Replay Errors": 0, "Recovery Errors": 0, "CRC Errors": 0}
+    words = [f"{name}: {value}" for name, value in counters.items()] if errors else ["26.562 GB/s"]
+    links = range(int(machine.config.get("nvlink", machine.model.get("nvlink", 0))))
+    return head + "".join(f"\t Link {number}: {word}\n" for number in links for word in words)
 
 
 def topology(machine: Machine) -> str:

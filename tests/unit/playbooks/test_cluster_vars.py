@@ -17,6 +17,14 @@ CLIENTS = {"nfs_client": ["login", "gpu1", "gpu2"]}
 SERVED = {"nfs_server": ["control"], **CLIENTS}
 
 
+def value(name: str, host: str, groups: dict[str, list[str]], **inputs: t.Any) -> t.Any:
+    """Return a variable of the file as a machine sees it."""
+    loader = DataLoader()
+    cluster = loader.load_from_file(str(FILE), trusted_as_template=True)
+    magic = {"inventory_hostname": host, "groups": groups, "group_names": [], "hostvars": {}}
+    return Templar(loader=loader, variables={**cluster, **magic, **inputs}).template(cluster[name])
+
+
 def homes(host: str, groups: dict[str, list[str]], **inputs: t.Any) -> tuple[bool, str]:
     """Return whether a machine makes homes, and the mount point that they need."""
     loader = DataLoader()
@@ -67,3 +75,45 @@ def test_homes_on_a_disk_of_the_server_need_its_mount() -> None:
     assert homes("control", SERVED, nfs_volumes=volumes) == (True, "")
     assert homes("control", SERVED, nfs_volumes=volumes, users_home_base="/shared/home") == (True, "/shared")
     assert homes("other", SERVED, nfs_volumes=volumes, users_home_base="/shared/home") == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("groups", "builds"),
+    [
+        ({"slurm_controller": ["c1", "c2"]}, ["c1"]),
+        ({"slurm_controller": ["c1", "c2"], "slurm_build": []}, ["c1"]),
+        ({"slurm_controller": ["c1", "c2"], "slurm_build": ["b1"]}, ["b1"]),
+        ({"slurm-master": ["m1"]}, ["m1"]),
+    ],
+)
+def test_slurm_is_built_once_on_the_first_controller_where_no_machine_is_named(
+    groups: dict[str, list[str]], builds: list[str]
+) -> None:
+    assert value("gpucluster_slurm_builds", "c1", groups) == builds
+
+
+@pytest.mark.parametrize(
+    ("name", "on_the_node", "elsewhere"),
+    [
+        ("gpucluster_scratch_path", "/scratch", ""),
+        ("gpucluster_has_gpus", True, False),
+        ("gpucluster_has_infiniband", True, False),
+    ],
+)
+def test_drives_gpus_and_adapters_are_those_of_nodes(name: str, on_the_node: t.Any, elsewhere: t.Any) -> None:
+    groups = {"slurm_compute": ["gpu1"], "slurm_controller": ["control"]}
+    rich = {"nvme": {"count": 8}, "gpus": {"count": 8}, "infiniband": {"hcas": ["mlx5_0"]}}
+    poor = {"nvme": {"count": 0}, "gpus": {"count": 0}, "infiniband": {"hcas": []}}
+
+    assert value(name, "gpu1", groups, gpucluster_hardware=rich) == on_the_node
+    assert value(name, "control", groups, gpucluster_hardware=rich) == elsewhere
+    assert value(name, "gpu1", groups, gpucluster_hardware=poor) == elsewhere
+
+
+def test_the_scratch_path_is_the_sites_own() -> None:
+    rich = {"nvme": {"count": 8}}
+    found = value(
+        "gpucluster_scratch_path", "gpu1", {"slurm_compute": ["gpu1"]}, gpucluster_hardware=rich, scratch_path="/nvme"
+    )
+
+    assert found == "/nvme"

@@ -49,7 +49,9 @@ def test_a_task_ends(play: dict[str, t.Any]) -> None:
 def test_a_machine_that_hangs_is_given_up_within_two_minutes(where: str) -> None:
     path = ROOT / where
     files = [path] if path.is_file() else sorted(path.rglob("*.yml"))
-    lines = [line for file in files for line in _joined(file) if re.search(r"ssh_(common_|extra_)?args\b", line)]
+    lines = [
+        line for file in files for line in _joined(file) if re.match(r"(ansible_ssh_(common|extra)_|ssh_)args\b", line)
+    ]
 
     assert lines
     for line in lines:

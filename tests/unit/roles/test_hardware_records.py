@@ -27,3 +27,11 @@ MACHINES: dict[str, dict[str, t.Any]] = {
 )
 def test_a_machine_is_known_by_its_size_or_its_record(tmp_path: Path, role: str, name: str) -> None:
     assert role_values(tmp_path, role, name, MACHINES) == {machine: machine for machine in MACHINES}
+
+
+def test_the_role_gpu_alone_knows_the_gpus_of_a_size(tmp_path: Path) -> None:
+    machines = {**MACHINES, "nothing": {}, "playbook": {"gpucluster_hardware": {"gpus": {"count": 4}}}}
+
+    found = role_values(tmp_path, "gpu", "gpu_count", machines)
+
+    assert found == {"DGX_H100": 8, "DGX_A100": 8, "own": 0, "nothing": 0, "playbook": 4}

@@ -13,6 +13,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
+from ansible_collections.hpcai.gpucluster.plugins.filter.slurm_conf import slurm_conf
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_conf
 
 ROLE = Path(__file__).parents[3] / "roles/slurm"
@@ -41,6 +42,24 @@ def value(expression: str, **inputs: t.Any) -> t.Any:
 )
 def test_slurmd_asks_the_controllers_where_they_listen(config: dict[str, t.Any], port: str) -> None:
     assert value("__slurm_conf_server", slurm_config=config) == f"head1:{port},head2:{port}"
+
+
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [
+        ({}, "SchedulerParameters=nohold_on_prolog_fail"),
+        ({"SchedulerParameters": {"bf_continue": True}}, "SchedulerParameters=nohold_on_prolog_fail,bf_continue"),
+        ({"SchedulerParameters": {"nohold_on_prolog_fail": False, "bf_size": 6}}, "SchedulerParameters=bf_size=6"),
+        ({"SchedulerParameters": "bf_continue"}, "SchedulerParameters=bf_continue"),
+    ],
+)
+def test_a_job_whose_prolog_fails_is_not_held(config: dict[str, t.Any], line: str) -> None:
+    """What a site sets joins our parameters; one of ours goes only when it is named."""
+    nodes = {"gpucluster_slurm_nodes": [], "__slurm_cgroup": False, "slurm_cluster_name": "test"}
+
+    found = value("__slurm_conf", slurm_config=config, **nodes)["SchedulerParameters"]
+
+    assert slurm_conf({"SchedulerParameters": found}) == f"{line}\n"
 
 
 def test_all_look_for_slurmdbd_where_it_listens() -> None:
@@ -105,3 +124,15 @@ def test_pmix_shares_no_files_unless_told_to(given: dict[str, t.Any], text: str)
 
     assert _slurm_conf.render(config, file="mpi.conf") == text
     assert "mpi.conf" in value("__slurm_files")
+
+
+def test_jobs_are_held_to_their_cores_devices_and_memory() -> None:
+    found = value("__slurm_cgroup_config", __slurm_cgroup=True)
+
+    assert found == {
+        "CgroupPlugin": "autodetect",
+        "ConstrainCores": True,
+        "ConstrainDevices": True,
+        "ConstrainRAMSpace": True,
+    }
+    assert value("__slurm_cgroup_config", __slurm_cgroup=False) == {"CgroupPlugin": "disabled"}

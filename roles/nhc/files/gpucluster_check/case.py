@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from . import nvidia_smi
-from .verdict import ExplainedError, NotRunError, UnhealthyError, UnknownError
+from .verdict import ExplainedError, NotApplicableError, UnhealthyError, UnknownError
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +61,7 @@ class Case:
         if name not in self._params:
             raise UnknownError(f"the configuration has no {name}")
         if self._params[name] is None:
-            raise NotRunError(f"no expectation: {name} is not set")
+            raise NotApplicableError(f"no expectation: {name} is not set")
         return self._params[name]
 
     def number(self, name: str) -> float:
@@ -90,8 +90,8 @@ class Case:
         return self._keep if isinstance(self._keep, dict) else {}
 
     def tool(self, name: str) -> str:
-        """Return the path of a tool; the name itself when no path is configured."""
-        return self._tools.get(name) or name.replace("_", "-")
+        """Return the path of a program; its name when no path is configured, which may have _ for -."""
+        return self._tools.get(name) or self._tools.get(name.replace("-", "_")) or name
 
     def once(self, name: str, read: Callable[[], Reading]) -> Reading:
         """Return a reading that other checks of this run share."""
@@ -107,5 +107,5 @@ class Case:
     def all_gpus(self) -> nvidia_smi.Answer:
         """Return all GPUs and warnings; one start of nvidia-smi serves every check of the run."""
         return self.once(
-            "gpus", lambda: nvidia_smi.gpus(self.machine, self.number("timeout_seconds"), self.tool("nvidia_smi"))
+            "gpus", lambda: nvidia_smi.gpus(self.machine, self.number("timeout_seconds"), self.tool("nvidia-smi"))
         )

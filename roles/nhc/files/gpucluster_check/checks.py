@@ -13,10 +13,12 @@ from . import memory as memory_
 from .case import Case, Shared
 from .verdict import (
     HEALTHY,
+    NOT_APPLICABLE,
     NOT_RUN,
     UNHEALTHY,
     ExplainedError,
     Finding,
+    NotApplicableError,
     NotRunError,
     UnhealthyError,
     UnknownError,
@@ -60,6 +62,7 @@ CHECKS = {
     "munge": ("services", "munge"),
     "slurmd": ("services", "slurmd"),
     "leftovers": ("leftovers", "check"),
+    "nhc": ("site_checks", "check"),
     "host_to_device": ("throughput", "host_to_device"),
     "device_to_host": ("throughput", "device_to_host"),
     "nvlink_allreduce": ("throughput", "allreduce"),
@@ -82,7 +85,7 @@ def run(
             finding = unknown(f"the configuration has no parameters of {name}")
             params = {}
         elif not params.get("enabled", True):
-            finding = Finding(NOT_RUN, "switched off")
+            finding = Finding(NOT_APPLICABLE, "switched off")
         else:
             finding = sample(name, Case(machine, params, before.get("keep"), shared, tools))
         status, reason, after = memory_.settle(finding, before, params, machine.now())
@@ -97,6 +100,8 @@ def sample(name: str, case: Case) -> Finding:
         finding: Finding = getattr(importlib.import_module(f"{__package__}.{module}"), function)(case)
     except UnhealthyError as exc:
         return Finding(UNHEALTHY, tidy(str(exc)))
+    except NotApplicableError as exc:
+        return Finding(NOT_APPLICABLE, tidy(str(exc)))
     except NotRunError as exc:
         return Finding(NOT_RUN, tidy(str(exc)))
     except UnknownError as exc:

@@ -17,7 +17,7 @@ from . import __version__, supervisor
 from .checks import CHECKS
 from .machine import Machine
 from .memory import Memory
-from .verdict import EXIT_STATUS, NOT_RUN, SUSPECT, UNKNOWN, Verdict, worst
+from .verdict import EXIT_STATUS, NOT_APPLICABLE, NOT_RUN, SUSPECT, UNKNOWN, Verdict, worst
 
 if t.TYPE_CHECKING:
     from collections.abc import Sequence
@@ -179,7 +179,7 @@ def _print(
         print(json.dumps({**report, "checks": [verdict._asdict() for verdict in verdicts]}))
         return
     for verdict in verdicts:
-        if not options.quiet or verdict.status not in ("healthy", NOT_RUN):
+        if not options.quiet or verdict.status not in ("healthy", NOT_APPLICABLE):
             print(verdict.line())
     if marked:
         print(f"mark: {marked}")

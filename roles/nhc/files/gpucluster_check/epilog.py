@@ -13,7 +13,7 @@ from .process import DONE
 from .verdict import NotRunError, UnhealthyError, UnknownError, listing, tidy
 
 if t.TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from .machine import Machine
 
@@ -26,26 +26,34 @@ def clean(machine: Machine, config: Mapping[str, t.Any], environment: Mapping[st
     job = environment.get("SLURM_JOB_ID", "")
     if not job.isdigit():
         return [f"SLURM_JOB_ID is {job!r}, not the number of a job"]
-    faults = end_processes(machine, job, int(settings.get("uid_min", 1000)), float(settings.get("grace_seconds", 2)))
+    faults = end_processes(
+        machine, environment, int(settings.get("uid_min", 1000)), float(settings.get("grace_seconds", 2))
+    )
     indexes = gpu_indexes(environment.get("SLURM_JOB_GPUS", ""))
     if indexes:
         faults += _gpus(machine, config, settings, indexes)
     return faults
 
 
-def end_processes(machine: Machine, job: str, uid_min: int, grace: float) -> list[str]:
-    """End the processes that carry the number of the job, and no others of the same user."""
+def end_processes(machine: Machine, environment: Mapping[str, str], uid_min: int, grace: float) -> list[str]:
+    """End what is left of the job, and nothing that may be of another. The environment is slurmd's, not a user's."""
+    job = environment["SLURM_JOB_ID"]
+    names = frozenset(filter(None, [f"job_{job}", environment.get("SLURM_JOB_SLUID", "")]))
+
+    def left() -> list[leftovers.Process]:
+        return leftovers.of_job(leftovers.look(machine, uid_min), names, environment.get("SLURM_JOB_UID", ""))
+
     try:
         for number in (signal.SIGTERM, signal.SIGKILL):
-            left = leftovers.processes(machine, uid_min, job)
-            for process in left:
+            found = left()
+            for process in found:
                 machine.signal(process.pid, number)
-            left = _wait(machine, job, uid_min, grace) if left else []
-            if not left:
+            found = _wait(machine, left, grace) if found else []
+            if not found:
                 return []
     except (UnknownError, OSError) as exc:
         return [f"leftover processes: {exc}"]
-    return [f"leftover processes of job {job} cannot be ended: {listing([f'{p.name} ({p.pid})' for p in left])}"]
+    return [f"leftover processes of job {job} cannot be ended: {listing([f'{p.name} ({p.pid})' for p in found])}"]
 
 
 def gpu_indexes(text: str) -> list[str]:
@@ -53,13 +61,13 @@ def gpu_indexes(text: str) -> list[str]:
     return [part for part in text.replace("IDX:", "").split(",") if part.isdigit()]
 
 
-def _wait(machine: Machine, job: str, uid_min: int, grace: float) -> list[leftovers.Process]:
+def _wait(machine: Machine, left: Callable[[], list[leftovers.Process]], grace: float) -> list[leftovers.Process]:
     for _step in range(max(1, int(grace / _STEP_SECONDS))):
         machine.sleep(_STEP_SECONDS)
-        left = leftovers.processes(machine, uid_min, job)
-        if not left:
+        found = left()
+        if not found:
             return []
-    return left
+    return found
 
 
 def _gpus(
@@ -69,7 +77,10 @@ def _gpus(
     limit = float(settings.get("gpu_memory_max_mib", 1024))
     try:
         for _step in range(max(1, int(settings.get("gpu_memory_samples", 5)))):
-            gpus = [gpu for gpu in nvidia_smi.gpus(machine, 10, tool).gpus if gpu.row["index"] in indexes]
+            found = nvidia_smi.gpus(machine, 10, tool).gpus
+            if any(gpu.mig for gpu in found):
+                return []  # the job's numbers are those of instances, and what a GPU shows is of all jobs on it
+            gpus = [gpu for gpu in found if gpu.row["index"] in indexes]
             full = [
                 f"{gpu.name}: {gpu.number('memory.used'):.10g} MiB" for gpu in gpus if gpu.number("memory.used") > limit
             ]

@@ -8,7 +8,17 @@ from __future__ import annotations
 import typing as t
 
 from . import nvidia_smi
-from .verdict import ExplainedError, Finding, NotRunError, UnhealthyError, UnknownError, healthy, listing, unhealthy
+from .verdict import (
+    ExplainedError,
+    Finding,
+    NotApplicableError,
+    NotRunError,
+    UnhealthyError,
+    UnknownError,
+    healthy,
+    listing,
+    unhealthy,
+)
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -64,7 +74,7 @@ def judge_model(name: str, memory_mib: float, tolerance: float, found: list[Gpu]
     def bad(gpu: Gpu) -> str:
         words = gpu.row["name"].lower().replace("-", " ").split()
         if not all(any(word in part for part in words) for word in name.lower().replace("-", " ").split()):
-            return gpu.row["name"]
+            return gpu.row["name"] or "no name"
         size = gpu.number("memory.total")
         return "" if size >= least else f"{size:.10g} MiB"
 
@@ -107,14 +117,19 @@ def ecc(case: Case) -> Finding:
         name: case.number(name)
         for name in ("sram_corrected_max", "sram_uncorrected_max", "dram_corrected_max", "dram_uncorrected_max")
     }
-    return judge_ecc(limits, case.gpus())
+    return judge_ecc(limits, bool(case.value("required")), case.gpus())
 
 
-def judge_ecc(limits: dict[str, float], found: list[Gpu]) -> Finding:
-    """Compare each counter, as a number, with its limit."""
+def judge_ecc(limits: dict[str, float], required: bool, found: list[Gpu]) -> Finding:
+    """Compare each counter, as a number, with its limit; a divided GPU shows them for its instances only."""
+    uncounted = []
 
     def bad(gpu: Gpu) -> str:
+        if not required and not gpu.available("ecc.mode.current"):
+            raise NotApplicableError("has no ECC")
         if not gpu.flag("ecc.mode.current"):
+            if not required:
+                raise NotApplicableError("ECC is off")
             return "ECC Disabled"
         over, known = [], 0
         for name, limit in limits.items():
@@ -125,25 +140,28 @@ def judge_ecc(limits: dict[str, float], found: list[Gpu]) -> Finding:
             known += 1
             value = gpu.number(field)
             over += [f"{value:.10g} {kind} in {memory.upper()}"] if value > limit else []
-        if not known:
+        if not known and not gpu.mig:
             raise UnknownError(f"{gpu.name}: no ECC counter can be read")
+        uncounted.extend([] if known else [gpu.name])
         return " and ".join(over)
 
     words = ", ".join(f"{name.replace('_max', '').replace('_', ' ')} {limit:.10g}" for name, limit in limits.items())
-    return _each(found, bad, f"ECC Enabled and at most {words}")
+    return _each(found, bad, f"ECC Enabled and at most {words}", ("in MIG mode without counters", uncounted))
 
 
 def remap(case: Case) -> Finding:
     """Check the row remapper (Ampere and newer) and retired pages (Volta and older)."""
     found = case.gpus()
     if not all("remapped_rows.pending" in gpu.row for gpu in found):
-        rows = nvidia_smi.remapped_rows(case.machine, case.number("timeout_seconds"), case.tool("nvidia_smi"))
+        rows = nvidia_smi.remapped_rows(case.machine, case.number("timeout_seconds"), case.tool("nvidia-smi"))
         for gpu in found:
             gpu.row.update(rows.get(gpu.row["uuid"], {}))
-    return judge_remap(case.number("uncorrectable_max"), case.number("retired_pages_max"), found)
+    return judge_remap(
+        case.number("uncorrectable_max"), case.number("retired_pages_max"), bool(case.value("required")), found
+    )
 
 
-def judge_remap(uncorrectable_max: float, retired_pages_max: float, found: list[Gpu]) -> Finding:
+def judge_remap(uncorrectable_max: float, retired_pages_max: float, required: bool, found: list[Gpu]) -> Finding:
     """Read Yes and No as what they are, and compare counts as numbers."""
 
     def bad(gpu: Gpu) -> str:
@@ -151,6 +169,8 @@ def judge_remap(uncorrectable_max: float, retired_pages_max: float, found: list[
             return _remapped(gpu, uncorrectable_max)
         if gpu.available("retired_pages.pending"):
             return _retired(gpu, retired_pages_max)
+        if gpu.mig or not required:
+            raise NotApplicableError("in MIG mode" if gpu.mig else "has neither remapped rows nor retired pages")
         raise UnknownError(f"{gpu.name}: neither remapped rows nor retired pages can be read")
 
     rows, pages = (
@@ -162,8 +182,10 @@ def judge_remap(uncorrectable_max: float, retired_pages_max: float, found: list[
 
 def _remapped(gpu: Gpu, uncorrectable_max: float) -> str:
     for field in ("remapped_rows.failure", "remapped_rows.pending"):
-        if gpu.flag(field):
+        if not (gpu.mig and not gpu.available(field)) and gpu.flag(field):
             return f"{field} {gpu.row[field]}"
+    if gpu.mig and not gpu.available("remapped_rows.uncorrectable"):
+        return ""
     rows = gpu.number("remapped_rows.uncorrectable")
     return f"{rows:.10g} rows remapped" if rows > uncorrectable_max else ""
 
@@ -207,22 +229,33 @@ def pcie(case: Case) -> Finding:
 
 
 def judge_pcie(generation: float, width: float, found: list[Gpu]) -> Finding:
-    """Compare generation and width as numbers."""
+    """Compare generation and width as numbers; the generation of a GPU that sleeps proves nothing."""
+    asleep = []
 
     def bad(gpu: Gpu) -> str:
         gen, lanes = gpu.number("pcie.link.gen.current"), gpu.number("pcie.link.width.current")
+        if gen < generation and lanes >= width and gpu.asleep:
+            asleep.append(gpu.name)
+            return ""
         return f"generation {gen:.10g} x{lanes:.10g}" if gen < generation or lanes < width else ""
 
-    return _each(found, bad, f"PCIe generation {generation:.10g} x{width:.10g}")
+    return _each(
+        found, bad, f"PCIe generation {generation:.10g} x{width:.10g}", ("idle, only the width judged", asleep)
+    )
 
 
-def _each(found: Iterable[Gpu], bad: Callable[[Gpu], str], expected: str) -> Finding:
+def _each(
+    found: Iterable[Gpu], bad: Callable[[Gpu], str], expected: str, partly: tuple[str, list[str]] = ("", [])
+) -> Finding:
     """Judge each GPU; one that cannot be judged hides no fault of another."""
-    faults, doubts, number, explained = [], [], 0, True
+    faults, doubts, without, number, explained = [], [], [], 0, True
     for gpu in found:
         number += 1
         try:
             fault = bad(gpu)
+        except NotApplicableError as exc:
+            without.append(f"{gpu.name} {exc}")
+            continue
         except UnknownError as exc:
             doubts.append(str(exc))
             explained = explained and bool(gpu.trouble())
@@ -234,4 +267,8 @@ def _each(found: Iterable[Gpu], bad: Callable[[Gpu], str], expected: str) -> Fin
         raise (ExplainedError if explained else UnknownError)(listing(doubts))
     if not number:
         raise UnknownError("nvidia-smi lists no GPU")
-    return healthy(f"{expected} on {number} GPUs")
+    if len(without) == number:
+        raise NotApplicableError(listing(without))
+    notes = [f"not judged: {listing(without)}"] if without else []
+    notes += [f"{partly[0]}: {listing(partly[1])}"] if partly[1] else []
+    return healthy("; ".join([f"{expected} on {number - len(without)} GPUs", *notes]))

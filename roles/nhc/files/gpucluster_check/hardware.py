@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .verdict import Finding, NotRunError, UnknownError, healthy, listing, unhealthy
+from .verdict import Finding, NotApplicableError, UnknownError, healthy, listing, unhealthy
 
 if t.TYPE_CHECKING:
     from .case import Case
@@ -99,7 +99,7 @@ def judge_raid(members: dict[str, int], mdstat: str) -> Finding:
     if faults:
         return unhealthy(words or "arrays without a fault", listing(faults))
     if not arrays:
-        raise NotRunError("no software array is expected, and there is none")
+        raise NotApplicableError("no software array is expected, and there is none")
     return healthy(words or f"{len(arrays)} arrays without a fault")
 
 

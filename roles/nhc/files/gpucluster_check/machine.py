@@ -65,10 +65,6 @@ class Machine:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def owner(self, path: str) -> int:
-        """Return the uid that owns a file; raises OSError."""
-        return os.stat(self._root + path).st_uid  # noqa: PTH116
-
     def target(self, path: str) -> str:
         """Return where a symbolic link leads, or an empty text."""
         try:

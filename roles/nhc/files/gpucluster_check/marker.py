@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from .process import DONE
-from .verdict import HEALTHY, NOT_RUN, UNHEALTHY, Verdict, tidy
+from .verdict import HEALTHY, NOT_APPLICABLE, NOT_RUN, UNHEALTHY, Verdict, tidy
 
 if t.TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,11 +17,13 @@ if t.TYPE_CHECKING:
     from .machine import Machine
 
 LEADER = "NHC:"
+# What slurmctld writes by itself when a prolog refuses a job, or hangs: nobody decided that, and the checks know more.
+_SLURMS_OWN = ("Prolog error", "Prolog/Epilog failure")
 _LONGEST = 240
 _LOOK_EVERY = 12  # a node that is well asks Slurm in one run out of this many
 _STATE = re.compile(r"\bState=(\S+)")
 _REASON = re.compile(r"^\s*Reason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?\s*$", re.MULTILINE)
-_NAMES = re.compile(r"^NHC: ([a-z0-9_]+(?:, [a-z0-9_]+)*): ")
+_NAME = re.compile(r"[a-z0-9_]+")
 # States in which Slurm itself is about to take the node away or to bring it back.
 _HANDS_OFF = {
     "REBOOT_ISSUED",
@@ -46,9 +48,19 @@ class Node(t.NamedTuple):
         return any(flag.startswith("DRAIN") for flag in self.flags)
 
     @property
+    def failed(self) -> bool:
+        """Tell whether a person declared the node failed, which takes no new jobs either."""
+        return any(flag.startswith("FAIL") for flag in self.flags)
+
+    @property
     def ours(self) -> bool:
         """Tell whether health drained the node; a person's drain is the person's."""
         return self.drained and self.reason.startswith(LEADER)
+
+    @property
+    def slurms(self) -> bool:
+        """Tell whether Slurm itself drained the node for its prolog; declared failed, it is a person's."""
+        return self.drained and not self.failed and self.reason in _SLURMS_OWN
 
 
 class Action(t.NamedTuple):
@@ -79,9 +91,10 @@ def reason(verdicts: Sequence[Verdict], also: Sequence[str] = ()) -> str:
 
 
 def named(text: str) -> list[str]:
-    """Return the checks that a reason of ours names."""
-    match = _NAMES.match(text)
-    return match[1].split(", ") if match else []
+    """Return the checks that a reason of ours names; of one that was cut within the names, those that are whole."""
+    head, colon, _details = text[len(LEADER) :].strip().partition(": ")
+    names = head.split(", ") if colon else head.split(", ")[:-1] if head.endswith("...") else []
+    return names if text.startswith(LEADER) and all(map(_NAME.fullmatch, names)) else []
 
 
 def decide(now: Node, verdicts: Sequence[Verdict], resume: bool) -> Action:
@@ -97,7 +110,7 @@ def decide(now: Node, verdicts: Sequence[Verdict], resume: bool) -> Action:
 
 
 def _when_sick(now: Node, sick: Sequence[Verdict], well: set[str]) -> Action:
-    if now.drained and not now.ours:
+    if (now.drained or now.failed) and not now.ours and not now.slurms:
         return Action("leave", f"already drained by somebody else: {now.reason}")
     if not now.drained and any(flag.startswith("DOWN") for flag in now.flags):
         return Action("leave", f"the node is down: {now.reason}")
@@ -106,7 +119,10 @@ def _when_sick(now: Node, sick: Sequence[Verdict], well: set[str]) -> Action:
     if now.ours and set(before) >= names:
         return Action("leave", "already drained for this")
     # A check of the old reason that did not pass now keeps its place: the node comes back only when it passes too.
-    return Action("drain", reason(sick, [name for name in before if name not in names | well]))
+    text = reason(sick, [name for name in before if name not in names | well])
+    if now.drained and now.reason == text:  # so many checks that not all names fit
+        return Action("leave", "already drained for this")
+    return Action("drain", text)
 
 
 def _when_well(now: Node, verdicts: Sequence[Verdict], resume: bool) -> Action:
@@ -115,7 +131,7 @@ def _when_well(now: Node, verdicts: Sequence[Verdict], resume: bool) -> Action:
     status = {verdict.check: verdict.status for verdict in verdicts}
     names = named(now.reason)
     unproved = [name for name in names if status.get(name) != HEALTHY]
-    doubtful = [name for name, said in status.items() if said not in (HEALTHY, NOT_RUN)]
+    doubtful = [name for name, said in status.items() if said not in (HEALTHY, NOT_APPLICABLE, NOT_RUN)]
     if not names or unproved or doubtful:
         return Action("leave", f"not proved healthy yet: {', '.join(unproved + doubtful) or now.reason}")
     return Action("resume", now.reason)

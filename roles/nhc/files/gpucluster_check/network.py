@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from . import counters
-from .verdict import Finding, NotRunError, UnknownError, healthy, listing, unhealthy
+from .verdict import Finding, NotApplicableError, UnknownError, healthy, listing, unhealthy
 
 if t.TYPE_CHECKING:
     from .case import Case
@@ -121,7 +121,7 @@ def ethernet_flaps(case: Case) -> Finding:
         if name in case.items("interfaces") or _is_up(machine, name):
             found[f"{name} carrier_down_count"] = _count(machine, f"{_NET}/{name}/carrier_down_count")
     if not found:
-        raise NotRunError("no physical interface is set up")
+        raise NotApplicableError("no physical interface is set up")
     return _flaps(case, found)
 
 

@@ -23,6 +23,8 @@ FIELDS = (
     "memory.total",
     "memory.used",
     "persistence_mode",
+    "pstate",
+    "mig.mode.current",
     "ecc.mode.current",
     "clocks.max.memory",
     "clocks.max.graphics",
@@ -61,7 +63,12 @@ _DEAD = (
 _WARNING_LINE = "WARNING:"  # such as a corrupted infoROM, with the exit status below
 _WARNED = 14
 _LOST_LINE = "Unable to determine the device handle"
+_MASK = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _INVALID_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
+# What the names of real errors have in common; rates, states, bytes and packets have none of it.
+_LINK_ERROR = re.compile(r"error|discard|recovery", re.IGNORECASE)
+# What the link repairs by itself: codewords by the number of symbols that FEC corrected (0: none), and raw bits.
+_LINK_REPAIRED = re.compile(r"^(FEC|Raw) ", re.IGNORECASE)
 _LINK_GPU = re.compile(r"^GPU (\d+): ")
 _LINK_LINE = re.compile(r"^\s*Link (\d+): (.*)$")
 _NO_LINKS = ("unable to retrieve nvlink information", "not supported", "no nvlink", "no active nvlink")
@@ -78,6 +85,18 @@ class Gpu:
     def name(self) -> str:
         """Return how to call this GPU in a reason."""
         return f"GPU {self.row['index']} ({self.row['pci.bus_id']})"
+
+    @property
+    def mig(self) -> bool:
+        """Tell whether the GPU is divided into instances."""
+        return self.row.get("mig.mode.current", "").strip("[]").lower() == "enabled"
+
+    @property
+    def asleep(self) -> bool:
+        """Tell whether the GPU idles in a state in which the driver slows its PCIe link down."""
+        reasons = self.row.get("clocks_throttle_reasons.active", "")
+        idle = bool(_MASK.fullmatch(reasons)) and int(reasons, 16) & 1
+        return bool(idle) and bool(re.fullmatch(r"P[1-9][0-9]?", self.row.get("pstate", "")))
 
     def available(self, field: str) -> bool:
         """Tell whether the driver gives this field for this GPU."""
@@ -106,7 +125,7 @@ class Gpu:
     def bits(self, field: str) -> int:
         """Return a bit mask written as a hexadecimal number."""
         text = self.row.get(field, "")
-        if not re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):
+        if not _MASK.fullmatch(text):
             raise UnknownError(f"{self.name}: {field} is {tidy(text, 60)!r}, not a bit mask")
         return int(text, 16)
 
@@ -166,22 +185,25 @@ def processes(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> lis
     return [_process(line) for line in text.splitlines() if line.strip()]
 
 
-def links(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> dict[int, dict[int, str]]:
-    """Return what `nvidia-smi nvlink -s` says about each link of each GPU: a rate or <inactive>."""
-    text = _nvlink(machine, "-s", timeout, tool)
+def links(
+    machine: Machine, timeout: float, tool: str = "nvidia-smi", only: t.Sequence[int] | None = None
+) -> dict[int, dict[int, str]]:
+    """Return what `nvidia-smi nvlink -s` says about each link of each GPU, or of some: a rate or <inactive>."""
+    text = _nvlink(machine, "-s", timeout, tool, only)
     return {gpu: dict(found) for gpu, found in _link_lines(text, tool).items()}
 
 
-def link_errors(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> dict[str, int]:
-    """Return the error counters of every link by "GPU n link m name"."""
-    text = _nvlink(machine, "-e", timeout, tool)
+def link_errors(
+    machine: Machine, timeout: float, tool: str = "nvidia-smi", only: t.Sequence[int] | None = None
+) -> dict[str, int]:
+    """Return the error counters of every link by "GPU n link m name"; newer drivers print much else here."""
+    text = _nvlink(machine, "-e", timeout, tool, only)
     counters = {}
     for gpu, found in _link_lines(text, tool).items():
         for link, words in found:
-            name, _colon, value = words.rpartition(":")
-            if not value.strip().isdigit():
-                continue  # newer drivers also print rates and states here
-            counters[f"GPU {gpu} link {link} {name.strip()}"] = int(value)
+            name, _colon, value = (part.strip() for part in words.rpartition(":"))
+            if value.isdigit() and _LINK_ERROR.search(name) and not _LINK_REPAIRED.match(name):
+                counters[f"GPU {gpu} link {link} {name}"] = int(value)
     return counters
 
 
@@ -200,9 +222,12 @@ def _answer(result: t.Any, tool: str, timeout: float) -> str:
     return str(result.out)
 
 
-def _nvlink(machine: Machine, option: str, timeout: float, tool: str) -> str:
+def _nvlink(machine: Machine, option: str, timeout: float, tool: str, only: t.Sequence[int] | None) -> str:
+    calls = [[]] if only is None else [["-i", str(index)] for index in only]
     try:
-        return _answer(machine.run([tool, "nvlink", option], timeout), tool, timeout)
+        return "\n".join(
+            _answer(machine.run([tool, "nvlink", option, *chosen], timeout), tool, timeout) for chosen in calls
+        )
     except UnhealthyError as exc:
         raise ExplainedError(f"{exc} (gpu_count judges that)") from exc
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from . import counters, nvidia_smi
-from .verdict import Finding, UnknownError, healthy, listing, unhealthy
+from .verdict import Finding, NotApplicableError, UnknownError, healthy, listing, unhealthy
 
 if t.TYPE_CHECKING:
     from .case import Case
@@ -17,7 +17,7 @@ if t.TYPE_CHECKING:
 def state(case: Case) -> Finding:
     """Check that every GPU has all its links up."""
     expected = int(case.number("links"))
-    found = nvidia_smi.links(case.machine, case.number("timeout_seconds"), case.tool("nvidia_smi"))
+    found = nvidia_smi.links(case.machine, case.number("timeout_seconds"), case.tool("nvidia-smi"), _whole(case))
     return judge_links(expected, found)
 
 
@@ -40,8 +40,19 @@ def judge_links(expected: int, found: dict[int, dict[int, str]]) -> Finding:
 
 def errors(case: Case) -> Finding:
     """Check that no error counter of a link grows quickly."""
-    found = nvidia_smi.link_errors(case.machine, case.number("timeout_seconds"), case.tool("nvidia_smi"))
+    found = nvidia_smi.link_errors(case.machine, case.number("timeout_seconds"), case.tool("nvidia-smi"), _whole(case))
     if not found:
         raise UnknownError("nvidia-smi nvlink -e prints no counter")
     limits = dict.fromkeys(found, case.number("growth_max"))
     return counters.judge(found, limits, case.number("window_seconds"), case.kept(), case.machine.now())
+
+
+def _whole(case: Case) -> list[int] | None:
+    """Return the GPUs that are not divided, or nothing where all are whole: MIG switches NVLink off."""
+    gpus = case.gpus()
+    if not any(gpu.mig for gpu in gpus):
+        return None
+    whole = [int(gpu.number("index")) for gpu in gpus if not gpu.mig]
+    if not whole:
+        raise NotApplicableError("every GPU is in MIG mode, which switches NVLink off")
+    return whole

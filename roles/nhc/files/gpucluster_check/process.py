@@ -16,6 +16,8 @@ DONE, MISSING, TIMEOUT, FAILED = "done", "missing", "timeout", "failed"
 
 _MOST_OUTPUT = 8 << 20
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin:/usr/local/cuda/bin"
+# Where images for GPU machines keep what they build; tools for measuring come with no package.
+_PATH += ":/opt/nccl-tests/build:/usr/local/nccl-tests/build:/opt/nvbandwidth:/usr/local/nvbandwidth:/opt/perftest/bin"
 
 
 class Result(t.NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .verdict import Finding, NotRunError, UnknownError, healthy, listing, unhealthy
+from .verdict import Finding, NotApplicableError, UnknownError, healthy, listing, unhealthy
 
 if t.TYPE_CHECKING:
     from .case import Case
@@ -35,7 +35,7 @@ def mounts(case: Case) -> Finding:
         | {path for path, mount in table.items() if mount.fstype in _NETWORK}
     )
     if not wanted and not paths:
-        raise NotRunError("no mount is expected, and no network file system is mounted")
+        raise NotApplicableError("no mount is expected, and no network file system is mounted")
     stuck = _still_stuck(case)
     answers = case.machine.spaces([path for path in paths if path not in stuck], case.number("timeout_seconds"))
     faults += [f"{path} still hangs" for path in stuck]

@@ -10,8 +10,18 @@ import re
 import typing as t
 
 from . import network, nvidia_smi
-from .process import DONE, MISSING, Result
-from .verdict import Finding, NotRunError, UnhealthyError, UnknownError, healthy, listing, tidy, unhealthy
+from .process import DONE, FAILED, MISSING, Result
+from .verdict import (
+    Finding,
+    NotApplicableError,
+    NotRunError,
+    UnhealthyError,
+    UnknownError,
+    healthy,
+    listing,
+    tidy,
+    unhealthy,
+)
 
 if t.TYPE_CHECKING:
     from .case import Case
@@ -34,7 +44,7 @@ def device_to_host(case: Case) -> Finding:
 
 def _copies(case: Case, direction: str) -> Finding:
     least = case.number("gbps_min")
-    _alone(case)
+    _alone(case, whole=True)
     test = _NVBANDWIDTH[direction]
     text = _output(case, "nvbandwidth", [case.tool("nvbandwidth"), "-j", "-t", test])
     return judge_copies(least, copies(text, test))
@@ -72,23 +82,30 @@ def allreduce(case: Case) -> Finding:
     """Measure the NCCL all-reduce of all GPUs of the node, without a topology file: on a single node it does harm."""
     least, size = case.number("gbps_min"), int(case.number("message_gib"))
     gpus = int(case.number("gpus"))
-    _alone(case)
+    _alone(case, whole=True)
     argv = [case.tool("all_reduce_perf"), "-g", str(gpus), "-b", f"{size}G", "-e", f"{size}G", "-n", "20", "-c", "1"]
     result = case.machine.run(argv, case.number("timeout_seconds"), "", {"NCCL_TOPO_FILE": "", "NCCL_IB_DISABLE": "1"})
     if result.state == DONE and result.rc == _WRONG_RESULTS:
         return unhealthy("right results", "wrong results of all_reduce_perf")
-    return judge_allreduce(least, busbw(_checked(case, "all_reduce_perf", result)))
+    return judge_allreduce(least, busbw(_checked(case, "all_reduce_perf", result), size << 30))
 
 
-def busbw(text: str) -> float:
-    """Return the bus bandwidth at the largest size, out of place or in place, whichever is higher."""
+def busbw(text: str, size: float = 0) -> float:
+    """
+    Return the bus bandwidth at the largest size, out of place or in place, whichever is higher.
+
+    A smaller size is slower by nature, so a table that ends below I(size) bytes (for want of memory) proves nothing.
+    """
     verdict = _BOUNDS.search(text)
     rows = [row for row in map(_row, text.splitlines()) if row]
     if not verdict or not rows:
         raise UnknownError("all_reduce_perf printed no complete table")
     if verdict[1] != "OK":
         raise UnhealthyError("expected right results, found wrong ones (out of bounds values)")
-    return max(rows)[1]
+    largest, value = max(rows)
+    if largest < size:
+        raise UnknownError(f"all_reduce_perf measured {largest:.0f} bytes at most, not {size:.0f}")
+    return value
 
 
 def _row(line: str) -> tuple[float, float] | None:
@@ -133,8 +150,10 @@ def _loopback(case: Case, adapter: str, port: int) -> float:
     argv = [tool, "-d", adapter, "-p", str(port), "-D", "5", "-F", "--report_gbits"]
     try:
         server = case.machine.start(argv)
-    except OSError as exc:
+    except FileNotFoundError as exc:
         raise NotRunError(f"{tool} is missing") from exc
+    except OSError as exc:
+        raise UnknownError(f"{tool} cannot be started: {exc.strerror}") from exc
     try:
         client = case.machine.run(
             ["sh", "-c", 'sleep 1; exec "$@"', "sh", *argv, "127.0.0.1"], case.number("timeout_seconds")
@@ -190,12 +209,15 @@ def _results(node: t.Any, name: str) -> t.Iterator[tuple[str, str]]:
         yield from _results(child, name)
 
 
-def _alone(case: Case) -> None:
-    """Refuse to measure, or to disturb, a node on which somebody computes."""
+def _alone(case: Case, whole: bool = False) -> None:
+    """Refuse to measure, or to disturb, a node on which somebody computes; and divided GPUs where whole ones count."""
     try:
-        busy = nvidia_smi.processes(case.machine, 10, case.tool("nvidia_smi"))
+        busy = nvidia_smi.processes(case.machine, 10, case.tool("nvidia-smi"))
+        divided = [gpu.name for gpu in case.gpus() if gpu.mig] if whole else []
     except NotRunError:
         return
+    if divided:
+        raise NotApplicableError(f"in MIG mode: {listing(divided)}")
     if busy:
         raise NotRunError(f"the GPUs are in use by {listing([process['pid'] for process in busy])}")
 
@@ -208,6 +230,8 @@ def _output(case: Case, name: str, argv: list[str], any_status: bool = False) ->
 def _checked(case: Case, name: str, result: Result) -> str:
     if result.state == MISSING:
         raise NotRunError(f"{name.split()[0]} is missing")
+    if result.state == FAILED:
+        raise UnknownError(result.err)
     if result.state != DONE:
         raise UnknownError(f"{name} gave no answer within {case.number('timeout_seconds'):.10g} s")
     if result.rc:

@@ -11,11 +11,12 @@ HEALTHY = "healthy"
 UNHEALTHY = "unhealthy"
 SUSPECT = "suspect"  # a bad sample that proves nothing yet
 UNKNOWN = "unknown"  # the check could not find out
-NOT_RUN = "not run"  # the tool or the expectation is missing
+NOT_RUN = "not run"  # expected here, but the tool is missing or the node is busy
+NOT_APPLICABLE = "not applicable"  # nothing is expected here, or the check is switched off
 
-# The worst one decides the exit status of the program.
-EXIT_STATUS = {HEALTHY: 0, NOT_RUN: 4, SUSPECT: 3, UNKNOWN: 3, UNHEALTHY: 1}
-_SEVERITY = [HEALTHY, NOT_RUN, SUSPECT, UNKNOWN, UNHEALTHY]
+# The worst one decides the exit status of the program; where nothing applied, nothing was proved.
+EXIT_STATUS = {NOT_APPLICABLE: 4, HEALTHY: 0, NOT_RUN: 4, SUSPECT: 3, UNKNOWN: 3, UNHEALTHY: 1}
+_SEVERITY = [NOT_APPLICABLE, HEALTHY, NOT_RUN, SUSPECT, UNKNOWN, UNHEALTHY]
 _LONGEST = 300
 
 
@@ -28,7 +29,11 @@ class ExplainedError(UnknownError):
 
 
 class NotRunError(Exception):
-    """The check cannot run here: a tool or an expectation is missing."""
+    """The check is called for but cannot run: a tool is missing, or somebody computes."""
+
+
+class NotApplicableError(Exception):
+    """Nothing is expected here; the text says why."""
 
 
 class UnhealthyError(Exception):

@@ -13,7 +13,8 @@ from .verdict import Finding, UnknownError, healthy, listing, unhealthy
 if t.TYPE_CHECKING:
     from .case import Case
 
-_XID = re.compile(r"NVRM: (?:GPU at PCI:\S+: )?Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)")
+# With MIG the instance stands behind the address: Xid (PCI:0000:01:00 GPU-I:05 GPU-CI:00): 95.
+_XID = re.compile(r"NVRM: (?:GPU at PCI:\S+: )?Xid \((?:PCI:)?([0-9a-fA-F:.]+(?: GPU-C?I:[0-9a-fA-F]+)*)\): (\d+)")
 _SXID = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d+), (Fatal|Non-fatal)", re.IGNORECASE)
 _KMSG_TIME = re.compile(r"^\d+,\d+,(\d+),[^;]*;")
 _DMESG_TIME = re.compile(r"^(?:<\d+>)?\[\s*(\d+\.\d+)\]")

@@ -23,7 +23,10 @@ def said(node: str, **statuses: str) -> str:
 
 def test_one_line_per_check_and_one_column_per_node() -> None:
     found = health_report(
-        [said("gpu1", gpu_count="healthy", raid="not run"), said("gpu20", gpu_count="unhealthy", raid="not run")],
+        [
+            said("gpu1", gpu_count="healthy", raid="not applicable"),
+            said("gpu20", gpu_count="unhealthy", raid="not applicable"),
+        ],
         ["gpu1", "gpu20", "gpu3"],
     )
 
@@ -40,7 +43,9 @@ def test_one_line_per_check_and_one_column_per_node() -> None:
     ("outputs", "expected", "healthy"),
     [
         ([said("a", memory="healthy")], ["a"], True),
-        ([said("a", memory="healthy", raid="not run")], [], True),
+        ([said("a", memory="healthy", raid="not applicable")], [], True),
+        ([said("a", memory="healthy", dcgm="not run")], [], False),
+        ([said("a", raid="not applicable")], [], False),
         ([said("a", memory="unknown")], ["a"], False),
         ([said("a", memory="suspect")], ["a"], False),
         ([said("a", memory="healthy")], ["a", "b"], False),
@@ -55,6 +60,35 @@ def test_one_line_per_check_and_one_column_per_node() -> None:
 )
 def test_only_answers_make_a_node_healthy(outputs: list[str], expected: list[str], healthy: bool) -> None:
     assert health_report(outputs, expected)["healthy"] is healthy
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status", "summary"),
+    [
+        ({"memory": "healthy", "raid": "not applicable"}, "healthy", []),
+        (
+            {"memory": "healthy", "nvlink_allreduce": "not run"},
+            "not run",
+            ["a: nvlink_allreduce: not run: because nvlink_allreduce"],
+        ),
+        ({"raid": "not applicable"}, "not run", ["a: not run: none of the checks applies to it"]),
+        (
+            {"memory": "unhealthy", "dcgm": "not run"},
+            "unhealthy",
+            ["a: memory: unhealthy: because memory", "a: dcgm: not run: because dcgm"],
+        ),
+    ],
+)
+def test_what_did_not_run_is_named_and_neither_healthy_nor_sick(
+    statuses: dict[str, str], status: str, summary: list[str]
+) -> None:
+    found = health_report([said("a", **statuses)])
+
+    assert (found["status"], found["healthy"], found["summary"]) == (status, status == "healthy", summary)
+    marks = {"not run": "not run", "not applicable": "-", "healthy": "ok", "unhealthy": "SICK"}
+    assert [line.split(maxsplit=1)[1] for line in found["table"][1:]] == [
+        marks[said_] for said_ in statuses.values() if said_ != "not applicable"
+    ]
 
 
 @pytest.mark.parametrize("outputs", ["text", None, [1], {"a": 1}])

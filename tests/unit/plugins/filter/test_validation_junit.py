@@ -13,5 +13,5 @@ validation_junit = FilterModule().filters()["validation_junit"]
 def test_a_stage_that_did_not_run_is_an_error() -> None:
     text = validation_junit(_report.build([], {"stages": ["nccl"]}))
 
-    assert text.count("<testsuite ") == 4
+    assert text.count("<testsuite ") == 5
     assert text.count("<error message=") == 1

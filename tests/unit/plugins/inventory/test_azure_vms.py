@@ -19,6 +19,7 @@ from ansible_collections.hpcai.gpucluster.plugins.inventory import azure_vms
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_auth as auth
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_model as model
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_settings
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import ConfigError
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -55,8 +56,13 @@ class Plugin(azure_vms.InventoryModule):
     def get_option(self, option: str, hostvars: t.Any = None) -> t.Any:
         return _trusted(self._given[option])
 
-    def _read_config_data(self, path: str) -> None:
+    @property
+    def option_definitions(self) -> dict[str, t.Any]:
+        return {**DOCUMENTED, **SIGN_IN}
+
+    def _read_config_data(self, path: str) -> dict[str, t.Any]:
         """The options are there already."""
+        return {}
 
     def _records(self, path: str, cache: bool) -> list[dict[str, t.Any]]:
         return self._prepared
@@ -219,9 +225,10 @@ def test_filters_of_azure_rm() -> None:
         "bb",
         "ccc",
     ]
-    assert list(run(records, include_host_filters=["azure_tags.x == '2'", "name in ['ccc']"])[0].hosts) == ["bb", "ccc"]
+    there = ["azure_tags.x | default('') == '2'", "name in ['ccc']"]
+    assert list(run(records, include_host_filters=there)[0].hosts) == ["bb", "ccc"]
     assert list(run(records, include_host_filters=[False])[0].hosts) == []
-    assert list(run(records, include_host_filters=["tags.x"])[0].hosts) == ["a", "bb"]
+    assert list(run(records, include_host_filters=["tags.x is defined"])[0].hosts) == ["a", "bb"]
     assert list(run(records, filters={"tags": {"x": None}}, query="[?tags.x == '2']")[0].hosts) == ["bb"]
 
 
@@ -243,6 +250,12 @@ def test_filters_of_azure_rm() -> None:
         ({"keyed_groups": [{"key": "tags.gone"}], "strict": True}, "Could not generate group for host a"),
         ({"hostnames": ["tags.gone"], "fail_on_template_errors": True}, "hostnames 'tags.gone'"),
         ({"exclude_host_filters": ["tags.gone == 'x'"], "strict": True}, "the filter \"?'?tags.gone"),
+        ({"include_host_filters": ["tagz.env == 'prod'"]}, "the filter \"tagz.env == 'prod'\" failed for a"),
+        ({"include_host_filters": ["tagz.env is match('p')"]}, "failed for a: 'tagz' is undefined"),
+        ({"exclude_host_filters": ["tags.gone == 'x'"]}, "fail_on_template_errors: false"),
+        ({"default_host_filters": ["tagz"]}, "the filter 'tagz' failed for a"),
+        ({"fail_on_template_errors": False, "strict": True, "include_host_filters": ["tagz"]}, "the filter 'tagz'"),
+        ({"deadline": 0}, "deadline is 0; allowed: 1 to 86400"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, t.Any], text: str) -> None:
@@ -272,6 +285,90 @@ def test_expressions_that_fail_are_passed_over_unless_strict() -> None:
     assert "gone" not in host
     assert host["kept"] == "a"
     assert "never" not in inventory.groups
+
+
+def test_a_filter_that_fails_and_may_is_told_with_the_machines() -> None:
+    records = [machine("a", {"x": "1"}), machine("bb")]
+
+    inventory, warnings = run(records, include_host_filters=["tags.x == '1'"], fail_on_template_errors=False)
+
+    assert list(inventory.hosts) == ["a"]
+    assert "the filter \"tags.x == '1'\" failed, and so did not hold, for 1 machines: bb" in warnings[0]
+
+
+def test_a_power_state_that_could_not_be_read_rules_nobody_out() -> None:
+    unread = model.record(
+        {**model.flat_machine({"id": "/x/a", "name": "a"}), "stateMissing": True}, model.networks([], []), None
+    )
+
+    inventory, _warnings = run([unread, machine("bb")], filters={"powerstates": ["running"]})
+
+    assert list(inventory.hosts) == ["a", "bb"]
+    assert list(run([machine("a")], filters={"powerstates": "deallocated"}, default_host_filters=[])[0].hosts) == []
+
+
+def test_a_key_that_is_no_option_is_refused() -> None:
+    plugin = Plugin({}, [])
+
+    with pytest.raises(ConfigError, match="'include_vmss_resource_group'; did you mean 'include_vmss_resource_groups'"):
+        plugin._check_options({"plugin": "x", "include_vmss_resource_group": ["*"]})
+
+
+def cyclecloud(cluster: str, name: str, **tags: str) -> dict[str, t.Any]:
+    return machine(f"{cluster}-{name}", {"ClusterName": cluster, "Name": name, **tags})
+
+
+TWO_CLUSTERS = [
+    cyclecloud("training", "scheduler"),
+    cyclecloud("debug", "scheduler"),
+    cyclecloud("training", "gpu-1", CycleCloudNodeArray="gpu"),
+    cyclecloud("debug", "gpu-1", CycleCloudNodeArray="gpu"),
+    machine("plain", {"SLURM_ROLE": "login"}),
+    machine("own", {"slurm_role": "compute", "slurm_cluster": "Training"}),
+    machine("foreign", {"owner": "x"}),
+]
+
+
+def test_two_controllers_of_different_clusters_are_refused() -> None:
+    off = {"instanceView": {"statuses": [{"code": "PowerState/deallocated"}]}}
+    hidden = machine("debug-scheduler", {"ClusterName": "debug", "Name": "scheduler"}, **off)
+
+    for records in (TWO_CLUSTERS, [TWO_CLUSTERS[0], hidden]):
+        with pytest.raises(
+            AnsibleParserError, match=r"debug \(debug-scheduler\), training \(training-scheduler\); set slurm"
+        ):
+            run(records)
+    assert len(run(TWO_CLUSTERS, slurm_groups=False)[0].hosts) == 7
+    assert members(run([TWO_CLUSTERS[0], cyclecloud("TRAINING", "scheduler-ha")])[0], "slurm_controller") == [
+        "training-scheduler",
+        "TRAINING-scheduler-ha",
+    ]
+
+
+def test_a_cluster_has_its_own_machines_and_those_with_a_role_of_no_other() -> None:
+    inventory, _warnings = run(TWO_CLUSTERS, slurm_cluster="TRAINING")
+
+    assert members(inventory, "slurm_controller") == ["training-scheduler"]
+    assert members(inventory, "slurm_compute") == ["training-gpu-1", "own"]
+    assert members(inventory, "slurm_login") == ["plain"]
+    assert "foreign" not in inventory.hosts
+
+
+def test_a_cluster_that_nobody_is_of_is_refused_with_those_there_are() -> None:
+    with pytest.raises(AnsibleParserError, match="no machine is of 'trainng'; there are: debug, Training"):
+        run(TWO_CLUSTERS, slurm_cluster="trainng")
+    with pytest.raises(AnsibleParserError, match="there are: none"):
+        run([TWO_CLUSTERS[-1]], slurm_cluster="training")
+    assert list(run([TWO_CLUSTERS[4]], slurm_cluster="training")[0].hosts) == ["plain"]
+
+
+def test_no_secret_is_in_any_text() -> None:
+    plugin = Plugin({}, [])
+    plugin._redact.add("abcd-token")
+
+    plugin._warn("an answer with abcd-token")
+
+    assert t.cast("t.Any", plugin.display).warnings == ["hpcai.gpucluster.azure_vms: an answer with (hidden)"]
 
 
 def test_group_names_may_keep_their_dashes() -> None:

@@ -55,7 +55,7 @@ class FakeMachine(Machine):
         self.folders.setdefault(path, [])
 
     def head(self, path: str, size: int) -> bytes:
-        return self.heads.get(path, b"\0" * 16)
+        return self.heads.get(path, b"\0" * 16)[:size]
 
     def real_path(self, path: str) -> str:
         return path

@@ -29,14 +29,13 @@ SILENT = {
     "only_newline.xml": "has no element",
     "pci_no_busid.xml": "no busid",
     "root_other.xml": "must be <system>",
-    "space_before_slash.xml": "a blank too many",
     "speed_16_0.xml": "'16.0 GT/s', which NCCL takes for generation 3",
     "speed_5_0.xml": "'5.0 GT/s', which NCCL takes for generation 3",
     "speed_gen4.xml": "'Gen4', which NCCL takes for generation 3",
-    "two_spaces_between_attrs.xml": "a blank too many",
     "width_text.xml": "link_width is 'x16'",
 }
 HEAD = '<system version="1"><cpu numaid="0" affinity="ff" arch="x86_64" vendor="v" familyid="6" modelid="1">'
+ALL_WRONG = (_nccl_judge.FATAL, _nccl_judge.IGNORED, _nccl_judge.FAULT)
 GPU = '<pci busid="0001:00:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16"{}>'
 
 
@@ -65,6 +64,11 @@ def test_what_nccl_does_not_say_is_said(name: str) -> None:
         assert found == []
 
 
+@pytest.mark.parametrize("name", ["space_before_slash.xml", "two_spaces_between_attrs.xml"])
+def test_a_blank_too_many_is_noted(name: str) -> None:
+    assert any("a blank too many" in text for text in _judge(name).of(_nccl_judge.NOTE))
+
+
 def test_every_file_that_cost_bandwidth_is_refused() -> None:
     slow = [name for name, found in VERDICTS.items() if "maxBw 48.0" in str(found.get("system_line"))]
 
@@ -83,6 +87,7 @@ def test_every_file_that_cost_bandwidth_is_refused() -> None:
         (HEAD.replace('"ff"', '"0,0"') + "</cpu></system>", _nccl_judge.FAULT, "holds no CPU"),
         (HEAD.replace('"0"', '"zero"') + "</cpu></system>", _nccl_judge.FAULT, "numaid is 'zero'"),
         (HEAD + "</cpu>" + HEAD[20:] + "</cpu></system>", _nccl_judge.FAULT, "NUMA node 0 is already in line 1"),
+        (HEAD + GPU.format(' \tclass="0x02"/') + "</cpu></system>", _nccl_judge.FAULT, "has a tab in the name"),
         (HEAD + GPU.format(' class="0x02"/') + "</cpu></system>", _nccl_judge.FAULT, "has class more than once"),
         (
             HEAD + GPU.replace("0001:", "00000001:").format("/") + "</cpu></system>",
@@ -101,6 +106,59 @@ def test_finding(text: str, severity: str, message: str) -> None:
     found = _nccl_judge.judge(text).of(severity)
 
     assert any(message in finding for finding in found), found
+
+
+LINK = HEAD + GPU.format("") + '<gpu><nvlink count="18" target="{}"{}/></gpu></pci></cpu></system>'
+
+
+@pytest.mark.parametrize(
+    ("target", "tclass", "fault"),
+    [
+        ("0000:c0:00.0", ' tclass="0x068000"', ""),  # a switch, as in OCI's files for H100
+        ("0001:00:00.0", ' tclass="0x068000"', ""),
+        ("0000:c0:00.0", ' tclass="0x068001"', ""),  # the CPU of a GH200
+        ("fffffff:ff:ff.0", ' tclass="0x068000"', ""),
+        ("0000:c0:00.0", "", ""),  # NCCL asks the machine
+        ("0000:c0:00.0", ' tclass="0x030200"', "NVLink leads to 0000:c0:00.0, which is not in the file"),
+        ("0001:00:00.0", ' tclass="0x030200"', "leads to the GPU itself"),
+        ("0001:00:00.0", "", "leads to the GPU itself"),
+    ],
+)
+def test_class_says_where_an_nvlink_leads(target: str, tclass: str, fault: str) -> None:
+    found = _nccl_judge.judge(LINK.format(target, tclass)).of(*ALL_WRONG)
+
+    assert [fault in text for text in found] == ([True] if fault else [])
+
+
+@pytest.mark.parametrize("version", ["1", " 1", "+1", "0x1", "01", "1x"])
+def test_version_is_read_as_a_number(version: str) -> None:
+    assert not _nccl_judge.judge(HEAD.replace('"1"', f'"{version}"', 1) + "</cpu></system>").of(_nccl_judge.FATAL)
+
+
+@pytest.mark.parametrize("version", ["", "x1", "-1", "11", "0x11", "2"])
+def test_other_versions_are_refused(version: str) -> None:
+    assert _nccl_judge.judge(HEAD.replace('"1"', f'"{version}"', 1) + "</cpu></system>").of(_nccl_judge.FATAL)
+
+
+def test_element_before_system_is_skipped() -> None:
+    judged = _nccl_judge.judge("<made by='me'><system version='7'></x></made>" + topologies.text("ok_base.xml"))
+
+    assert judged.of(*ALL_WRONG) == []
+
+
+def test_second_system_is_a_fault() -> None:
+    text = topologies.text("ok_base.xml")
+
+    assert any("a second <system>" in fault for fault in _nccl_judge.judge(text + text).of(_nccl_judge.FAULT))
+    assert _nccl_judge.judge(text + "<system/>").of(_nccl_judge.FATAL)
+
+
+def test_device_where_nccl_does_not_read_it_is_no_device() -> None:
+    text = topologies.text("ok_base.xml").replace("<cpu ", "<processor ").replace("</cpu>", "</processor>")
+    judged = _nccl_judge.judge(text)
+
+    assert any("names no GPU" in fault for fault in judged.of(_nccl_judge.FAULT))
+    assert any("<processor> means nothing to NCCL in <system>" in note for note in judged.of(_nccl_judge.NOTE))
 
 
 def test_dump_of_a_virtual_machine_is_no_fault() -> None:

@@ -118,7 +118,9 @@ def test_a_cut_output_is_never_a_pass(cut: int) -> None:
     assert _nccl_tests.problem(report, 0) is not None
 
 
-@pytest.mark.parametrize("prefix", ["[1,0]<stdout>:", "[1,12]<stdout>:   ", "0: ", " 7: ", "\t", ""])
+@pytest.mark.parametrize(
+    "prefix", ["[1,0]<stdout>:", "  [1,0]<stdout>:", "\t[1,12]<stdout>:   ", "0: ", " 7: ", "\t", ""]
+)
 @pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_prefixes_of_launchers_change_nothing(prefix: str, path: Path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -159,3 +161,36 @@ def test_json_is_read_without_the_environment() -> None:
     assert "hunter2" not in str(report)
     assert not _nccl_tests.parse_json(text[:900]).complete
     assert not _nccl_tests.parse_json('{"version": 3, "end_time": "2026"}').complete
+
+
+@pytest.mark.parametrize(
+    ("path", "smallest", "largest", "words"),
+    [
+        ("2.19.6/2xh200-srun-pmix", "1M", "4G", None),
+        ("2.19.6/2xh200-srun-pmix", "1M", "6G", None),  # the next step is 8 GiB
+        ("2.19.6/2xh200-srun-pmix", "1048576", "4294967296", None),
+        ("2.19.6/2xh200-srun-pmix", "1M", "8g", "measured up to 4294967296 bytes only, not 8589934592"),
+        ("2.19.6/2xh200-srun-pmix", "16G", "16G", "measured up to 4294967296 bytes only, not 17179869184"),
+        ("2.19.6/2xh200-srun-pmix", "1M", "a lot", None),  # the program refuses that
+        ("2.19.6/2xh200-srun-pmix", "8G", "4G", None),
+        (
+            "2.19.6/4xh200-oom",
+            "64G",
+            "64G",
+            "measured up to 48247057064 bytes only, not 68719476736: the memory is enough",
+        ),
+        ("2.19.6/4xh200-oom", "44G", "44G", None),
+    ],
+)
+def test_a_run_that_did_not_reach_the_size_that_was_asked_for_is_told(
+    path: str, smallest: str, largest: str, words: str | None
+) -> None:
+    found = _nccl_tests.too_small(_nccl_tests.parse(read(f"{path}.txt")), smallest, largest, 2)
+
+    assert found is None if words is None else words in str(found)
+
+
+def test_a_size_that_ranks_round_down_is_the_one_that_was_asked_for() -> None:
+    row = "  1048560  262140  float  none  -1  12.3  1.0  1.0  0  12.3  1.0  1.0  0"
+
+    assert _nccl_tests.too_small(_nccl_tests.parse(row), "1M", "1M", 2) is None

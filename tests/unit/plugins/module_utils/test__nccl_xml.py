@@ -25,7 +25,8 @@ from ansible_collections.hpcai.gpucluster.tests.unit.support import topologies
         ("<system>x</system>", "expecting '<', got 'x'"),
         ("\ufeff<system/>", "expecting '<'"),
         ("<system>\n\t<cpu/></system>", r"line 2: expecting '<', got '\\t'"),
-        ('<system\tversion="1"/>', "a tab inside a tag"),
+        ('<system\tversion="1"/>', r"expected > at the end of <system\tversion>, got '='"),
+        ('<system version="1"\tname="x"/>', r"got '\\t'"),
         ('<system version="1"\nname="x"/>', r"expected > at the end of <system>, got '\\n'"),
         ("<system\nversion='1'/>", r"expected > at the end of <system>, got '\\n'"),
         ('<system version = "1"/>', "expected a quote after =, got ' '"),
@@ -35,13 +36,15 @@ from ansible_collections.hpcai.gpucluster.tests.unit.support import topologies
         ("<system></cpu>", "found </cpu> where </system> belongs"),
         ("</system>", "found </system> where no closing tag belongs"),
         ("<system></system >", "expected > after </system"),
-        ("<system/ >", "expected > after /, got ' '"),
+        ("<system/ >", "expected > at the end of <system>, got ' '"),
         ("<system><cpu>", "unterminated <cpu>"),
         ("<!-- never closed", "a comment without its end"),
         ("<!--key=value--><system/>", "write a blank after '<!--'"),
-        (f'<system name="{"x" * 255}"/>', "has 255 characters, NCCL takes 254"),
-        (f"<{'x' * 255}/>", "a name of 255 characters"),
+        (f'<system name="{"x" * 254}"/>', "has 254 characters, NCCL takes 253"),
+        (f"<{'x' * 254}/>", "a name of 254 characters"),
+        (f'<system {"x" * 255}="1"/>', "a name of 255 characters"),
         ("<system>" + "<cpu/>" * 129 + "</system>", "more than 128 elements"),
+        ("<system>" + f"<cpu>{'<pci/>' * 126}</cpu>" * 2 + "<cpu/></system>", "more than 255 elements"),
     ],
 )
 def test_what_nccl_refuses_is_refused_with_its_place(text: str, message: str) -> None:
@@ -64,7 +67,13 @@ def test_seventeen_attributes_are_a_crash() -> None:
         "<system/>",
         "<system></system>",
         "<system name='single'/>",
-        f'<system name="{"x" * 254}"/>',
+        f'<system name="{"x" * 253}"/>',
+        f'<{"x" * 253} {"y" * 254}="1"/>',
+        "<system>" + f"<cpu>{'<pci/>' * 126}</cpu>" * 2 + "</system>",
+        "<system>" + "<unknown/>" * 300 + "</system>",
+        "<system><unknown><cpu></x></y></system>",
+        "<!--\ta -- b\t--><system/>",
+        "<system/x>",
         "<!-- one > two\nthree --><system/><!--word-->",
         "<!-- key=value --><system/>",
         "<system>\r\n<cpu/>\r\n</system>\r\n",
@@ -84,7 +93,7 @@ def test_deep_nesting_is_no_trouble() -> None:
     assert _nccl_xml.serialize(_nccl_xml.parse(text).children[0]).count("<a>") == 4999
 
 
-@pytest.mark.parametrize("value", ['a"b', "a'b", "a<b", "a&b", "a\tb", "a\nb", "x" * 255])
+@pytest.mark.parametrize("value", ['a"b', "a'b", "a<b", "a&b", "a\tb", "a\nb", "x" * 254])
 def test_value_that_nccl_cannot_read_is_not_written(value: str) -> None:
     with pytest.raises(ValueError, match="NCCL decodes no entities"):
         _nccl_xml.serialize(Element("a", [("b", value)]))

@@ -97,3 +97,35 @@ def test_no_damage_makes_the_parser_fail_otherwise(junk: str, start: int, length
     for text in (junk, NEW[:start] + junk + NEW[start + length :]):
         with contextlib.suppress(ParseError):
             _nvidia_topo.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("GPU1\tNV12", "GPU1\tNW12", "no readable row of GPU1"),
+        ("GPU1\tNV12\t X \tNODE\tPIX\t0,2,4\t0,8,252-255\t\t1\n", "", "no readable row of GPU1"),
+        ("GPU1\tNV12", "GPU0\tNV12", "no readable row of GPU1"),
+        ("\tGPU1\tNIC0", "\tNIC0", "no column of GPU1"),
+        ("\tNIC1\tCPU", "\tCPU", "no column of NIC1"),
+        ("NIC1\tSYS", "NIC0\tSYS", "no readable row of NIC1"),
+        ("\nLegend", "GPU0\t X \tNV12\tPXB\tSYS\t0-47\n\nLegend", "two rows of GPU0"),
+    ],
+)
+def test_a_gpu_that_cannot_be_read_is_no_gpu_less(old: str, new: str, words: str) -> None:
+    assert old in NEW
+    with pytest.raises(ParseError, match=words):
+        _nvidia_topo.parse(NEW.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("text", [NEW, REAL], ids=["new", "captured"])
+def test_no_cut_and_no_lost_piece_loses_a_gpu_silently(text: str) -> None:
+    whole = [gpu["name"] for gpu in _nvidia_topo.parse(text)["gpus"]]
+    lost = []
+    for start in range(len(text)):
+        for length in (1, 2, 7, 40, len(text)):
+            with contextlib.suppress(ParseError):
+                damaged = text[:start] + text[start + length :]
+                if [gpu["name"] for gpu in _nvidia_topo.parse(damaged)["gpus"]] != whole:
+                    lost.append(damaged)
+
+    assert lost == []

@@ -23,6 +23,8 @@ def parse(name: str, value: t.Any) -> t.Any:
     [
         ("GrpTRES", {"mem": 1500000, "cpu": 100000}, "cpu=100000,mem=1500000M"),
         ("GrpTRES", "mem=64G,gres/gpu=8", "gres/gpu=8,mem=64G"),
+        ("GrpTRES", "mem=3T", "mem=3145728M"),
+        ("GrpTRES", "mem=2P", "mem=2147483648M"),
         ("GrpTRESMins", "mem=99999999,cpu=5000000", "cpu=5000000,mem=99999999M"),
         ("GrpWall", "3-0", "3-00:00:00"),
         ("MaxWallDurationPerJob", "90:30", "01:31:00"),

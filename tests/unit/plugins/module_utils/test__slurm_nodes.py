@@ -28,7 +28,11 @@ def test_one_entry_per_node_with_all_of_its_partitions(nodes: list[_slurm_nodes.
 
 @pytest.mark.parametrize(
     ("gres", "count"),
-    [("(null)", 0), ("gpu:8", 8), ("gpu:h100:8(S:0-1),nic:2", 8), ("gpu:a100:4,gpu:h100:2", 6), ("nogpu:3", 0)],
+    [
+        *[("(null)", 0), ("gpu:8", 8), ("gpu:h100:8(S:0-1),nic:2", 8), ("gpu:a100:4,gpu:h100:2", 6), ("nogpu:3", 0)],
+        *[("gpu:h100:no_consume:8", 8), ("gpu:no_consume:8(S:0),nic:no_consume:2", 8), ("gpu:1g.18gb:7(S:0)", 7)],
+        *[("gpu:8a", 0), ("gpu:4090:2", 2), ("gpu:h100", 0), ("shard:gpu:8", 0), ("", 0)],
+    ],
 )
 def test_gpus_are_counted(gres: str, count: int) -> None:
     assert _slurm_nodes.gpus(gres) == count

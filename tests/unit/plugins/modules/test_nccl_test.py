@@ -37,7 +37,7 @@ PARAMS: dict[str, t.Any] = {
     "container_mounts": [],
     "environment": {"NCCL_DEBUG": "WARN"},
     "min_bytes": "8",
-    "max_bytes": "8G",
+    "max_bytes": "4G",
     "factor": 2,
     "iterations": 20,
     "repeat": 1,
@@ -108,9 +108,26 @@ def test_an_allocation_in_which_nothing_was_measured_is_an_error() -> None:
         nccl_test.measure(_slurm_job.Slurm(ShortAllocation()), {**PARAMS, "groups": [["gpu3", "gpu4"]]})
 
 
+def test_a_group_without_nodes_is_no_job() -> None:
+    fake = FakeCluster()
+
+    with pytest.raises(_slurm_job.SlurmError, match="a group without nodes"):
+        nccl_test.measure(_slurm_job.Slurm(fake), {**PARAMS, "groups": [[]]})
+    assert fake.calls == []
+
+
+@pytest.mark.parametrize(("output", "world"), [(GOOD, 2), (GOOD + GOOD, 1), ("", 0)])
+def test_processes_that_do_not_find_each_other_are_no_world(output: str, world: int) -> None:
+    step = nccl_test.step(PARAMS, ["gpu1"], "all_reduce")
+    found = nccl_test.result(["gpu1"], "all_reduce", _slurm_job.Result(step, 0, output, "", 1.0), PARAMS)
+
+    assert found["world"] == world
+    assert found["devices"] == (["NVIDIA H200"] if output else [])
+
+
 def test_the_program_gets_the_arguments_of_nccl_tests() -> None:
     assert nccl_test.program(PARAMS, "alltoall") == [
-        *["/opt/alltoall_perf", "-b", "8", "-e", "8G", "-f", "2", "-n", "20", "-c", "1", "-g", "1"]
+        *["/opt/alltoall_perf", "-b", "8", "-e", "4G", "-f", "2", "-n", "20", "-c", "1", "-g", "1"]
     ]
 
 
@@ -127,3 +144,12 @@ def test_every_operation_is_measured_on_every_group_as_often_as_asked() -> None:
     params = {**PARAMS, "collectives": ["all_reduce", "alltoall"], "repeat": 2}
 
     assert len(nccl_test.measurements(params)) == 8
+
+
+def test_a_figure_of_a_smaller_size_than_asked_for_is_none() -> None:
+    (result,) = nccl_test.measure(
+        _slurm_job.Slurm(FakeCluster()), {**PARAMS, "groups": [["gpu1", "gpu2"]], "max_bytes": "8G"}
+    )["results"]
+
+    assert (result["state"], result["busbw"]) == ("failed", None)
+    assert result["message"] == "measured up to 4294967296 bytes only, not 8589934592"

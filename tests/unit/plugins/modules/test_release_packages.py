@@ -21,7 +21,7 @@ class Module:
     """What the code needs of AnsibleModule."""
 
     def __init__(self, source: str, check_mode: bool = False) -> None:
-        self.params = {"source": source}
+        self.params: dict[str, t.Any] = {"source": source, "retries": 2, "timeout": 1}
         self.check_mode = check_mode
 
 
@@ -50,3 +50,33 @@ def test_a_folder_that_an_earlier_task_would_have_made_is_no_fault_in_check_mode
 
 def test_diff_mode_shows_versions() -> None:
     assert release_packages.lines({"b": "2", "a": "1"}) == "a 1\nb 2\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (-1, release_packages.UnreachableError),
+        (500, release_packages.UnreachableError),
+        (502, release_packages.UnreachableError),
+        (503, release_packages.UnreachableError),
+        (401, release.PackagesError),
+        (404, release.PackagesError),
+    ],
+)
+def test_a_mirror_that_cannot_answer_is_not_one_that_refuses(
+    status: int, error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def answer(_module: object, url: str, timeout: int) -> tuple[None, dict[str, t.Any]]:
+        asked.append(url)
+        return None, {"status": status, "msg": "no"}
+
+    monkeypatch.setattr(release_packages, "fetch_url", answer)
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    module = Module("https://mirror.test")
+
+    with pytest.raises(error, match=r"https://mirror\.test/a\.deb"):
+        release_packages.fetch(t.cast("t.Any", module), "https://mirror.test/a.deb", tmp_path / "a.deb")
+    assert len(asked) == 3
+    assert not (tmp_path / "a.deb").exists()

@@ -26,7 +26,7 @@ PARAMS: dict[str, t.Any] = {
     "each_node": False,
     "script": None,
     "nodes": None,
-    "nodelist": [],
+    "nodelist": None,
     "step_options": [],
     "timeout": None,
     "output": "/dev/null",
@@ -39,6 +39,7 @@ class FakeCluster:
     def __init__(self, state: str = "running", queue: str = "") -> None:
         self.state = state
         self.queue = queue
+        self.sick: dict[str, str] = {}
         self.calls: list[list[str]] = []
         self.scripts: list[str | None] = []
 
@@ -51,6 +52,8 @@ class FakeCluster:
             return 0, "gpu2\n", ""
         if args[0] == "scontrol":
             return 0, (FIXTURES / f"job-{self.state}.txt").read_text(encoding="utf-8"), ""
+        if args[0] == "sinfo":
+            return 0, "".join(f"{name}|main|drained|24.11.5|gpu:8|96|{why}\n" for name, why in self.sick.items()), ""
         if args[0] == "squeue":
             return 0, self.queue, ""
         if args[0] == "timeout":
@@ -119,3 +122,65 @@ def test_a_given_allocation_is_used_and_kept() -> None:
 
     assert "sbatch" not in fake.names()
     assert "scancel" not in fake.names()
+
+
+def test_a_job_is_never_submitted_with_an_empty_list_of_nodes() -> None:
+    fake = FakeCluster()
+
+    with pytest.raises(_slurm_job.SlurmError, match="the list of nodes is empty"):
+        run(fake, command=["true"], nodelist=[])
+    with pytest.raises(_slurm_job.SlurmError, match="the list of nodes is empty"):
+        run(fake, script="#!/bin/sh\n", nodelist=[])
+    assert "sbatch" not in fake.names()
+
+
+def test_a_job_may_be_requeued_for_slurmd_never_ends_to_complain_about_one_that_may_not() -> None:
+    fake = FakeCluster()
+    run(fake, command=["true"], nodelist=["gpu2"])
+    submitted = next(call for call in fake.calls if call[0] == "sbatch")
+
+    assert "--requeue" in submitted
+    assert "--no-requeue" not in submitted
+
+
+class SickCluster(FakeCluster):
+    """Slurm drains gpu2 for its prolog, and ends the job that has it, as 24.11.5 does: CANCELLED, and no more."""
+
+    def __call__(self, args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+        if args[0] == "sbatch":
+            self.state = "failed" if any("gpu2" in arg for arg in args) else "running"
+            if self.state == "failed":
+                self.sick["gpu2"] = "expected 8 GPUs, found 2"
+        return super().__call__(args, data)
+
+
+def test_a_node_whose_prolog_fails_is_named_with_the_reason_and_does_not_hide_the_others() -> None:
+    fake = SickCluster()
+    found = run(fake, command=["true"], nodelist=["gpu1", "gpu2", "gpu3"], each_node=True)
+
+    assert [(result["nodes"], result["rc"], result["lost"]) for result in found["results"]] == [
+        (["gpu1"], 0, ""),
+        (["gpu2"], 1, "drained: expected 8 GPUs, found 2"),
+        (["gpu3"], 3, ""),
+    ]
+    assert found["exit_code"] == 3
+
+
+def test_all_nodes_may_be_lost() -> None:
+    found = run(SickCluster(), command=["true"], nodelist=["gpu2"], each_node=True)
+
+    assert [result["lost"] for result in found["results"]] == ["drained: expected 8 GPUs, found 2"]
+    assert (found["exit_code"], found["job_id"]) == (1, 206)
+
+
+def test_a_job_on_all_nodes_together_says_which_node_ended_it_and_why() -> None:
+    with pytest.raises(_slurm_job.SlurmError, match=r"it is FAILED.*; gpu2 is drained: expected 8 GPUs, found 2"):
+        run(SickCluster(), command=["true"], nodelist=["gpu1", "gpu2"])
+
+
+def test_a_job_that_ends_for_another_reason_is_not_tried_again() -> None:
+    fake = FakeCluster("failed")
+
+    with pytest.raises(_slurm_job.SlurmError, match="ended before it could be used"):
+        run(fake, command=["true"], nodelist=["gpu1"], each_node=True)
+    assert fake.names().count("sbatch") == 1

@@ -76,6 +76,27 @@ def test_a_file_is_removed_once(tmp_path: Path) -> None:
     assert bring(tmp_path, path, None) == []
 
 
+def test_a_folder_is_removed_with_all_that_is_in_it_and_a_link_to_one_alone(tmp_path: Path) -> None:
+    (tmp_path / "folder/sub").mkdir(parents=True)
+    (tmp_path / "folder/sub/file").write_text("text\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to("other")
+
+    assert bring(tmp_path, tmp_path / "folder", None) == ["remove"]
+    assert bring(tmp_path, tmp_path / "link", None) == ["remove"]
+    assert bring(tmp_path, tmp_path / "folder", None) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+
+
+def test_the_diff_of_an_archive_that_goes_is_text(tmp_path: Path) -> None:
+    (tmp_path / "archive").write_bytes(b"\x1f\x8b\x08\x00\xff")
+    (tmp_path / "text").write_text("\u00e4\u20ac\n")
+    gone = [_text_files.Wanted(str(tmp_path / name), None, 0o644, 0, 0) for name in ("archive", "text")]
+    shown = _text_files.diff(_text_files.plan(gone, text_files.look))
+
+    assert [one["before"].encode().splitlines()[1] for one in shown] == [b"(no text)", "\u00e4\u20ac".encode()]
+
+
 def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"\xff\xfe")

@@ -18,7 +18,7 @@ def azure() -> Direct:
 
 
 def lists(azure: Direct, **versions: str) -> Lists:
-    return Lists(Client(azure, "https://azure.test"), Settings(api_versions=versions))
+    return Lists(Client(azure, "https://azure.test"), Settings(api_versions=versions), lambda gap: None)
 
 
 def test_every_page_of_a_list_is_read(azure: Direct) -> None:

@@ -6,6 +6,7 @@ import json
 import typing as t
 
 import pytest
+from azure.identity._internal import aad_client, msal_client
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_auth as auth
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import CLOUDS, ConfigError
@@ -47,6 +48,14 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path, content: str
 def test_what_is_missing_is_named(source: str) -> None:
     with pytest.raises(ConfigError, match="missing: tenant, a secret or certificate or token"):
         auth.make_credential(auth.Identity(source=source, client_id="c"), CHINA)
+
+
+@pytest.mark.parametrize("proof", ["secret", "certificate", "oidc_token", "oidc_token_file"])
+def test_what_is_there_is_not_called_missing(proof: str) -> None:
+    given: dict[str, t.Any] = {proof: "x"}
+
+    with pytest.raises(ConfigError, match=r"missing: tenant$"):
+        auth.make_credential(auth.Identity(source="env", client_id="c", **given), CHINA)
 
 
 def test_no_secret_in_any_text() -> None:
@@ -116,6 +125,39 @@ def test_one_token_for_all_and_a_new_one_when_it_was_refused() -> None:
     assert credential.get_token("scope", claims="{}") is not first
     credential.renew(None)
     assert credential.get_token("scope").token == "t3"
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [{"secret": "s", **APPLICATION}, {"oidc_token": "s", **APPLICATION}, {"oidc_token_file": "/tmp/x", **APPLICATION}],
+)
+def test_the_sign_in_waits_as_long_as_the_requests(inputs: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[dict[str, t.Any]] = []
+    for module in (msal_client, aad_client):
+        monkeypatch.setattr(module, "build_pipeline", lambda **kwargs: built.append(kwargs))
+
+    auth.make_credential(auth.Identity(**inputs), CHINA, auth.Patience(5, 1))
+
+    assert built
+    for options in built:
+        assert options["connection_timeout"] == options["read_timeout"] == 5
+        assert options["retry_total"] == options["retry_connect"] == options["retry_read"] == 1
+
+
+def test_the_cli_gets_the_time_of_an_answer() -> None:
+    assert auth.make_credential(auth.Identity(source="cli"), CHINA, auth.Patience(7, 1))._process_timeout == 7
+
+
+def test_every_token_is_told_to_whoever_hides_it() -> None:
+    told: list[str] = []
+    Real.asked.clear()
+    credential = auth.Credential(Real, told.append)
+
+    credential.get_token("scope")
+    credential.renew(None)
+    credential.get_token("scope")
+
+    assert told == ["t1", "t2"]
 
 
 def test_a_managed_identity_is_looked_for_only_where_one_can_be() -> None:

@@ -82,6 +82,29 @@ def test_the_first_rule_that_finds_an_address_wins(wanted: list[str], expected: 
     assert hostvars.address_rule(wanted)(ADDRESSES) == expected
 
 
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (["private", "public"], "10.1.0.4"),
+        (["fqdn", "public"], "vm.test"),
+        # The network has both of its addresses: inside of it nobody takes the way round.
+        (["0.0.0.0/0"], "10.1.0.4"),
+        (["::/0"], "fd00::4"),
+    ],
+)
+def test_the_private_address_of_a_network_comes_before_the_public(wanted: list[str], expected: str) -> None:
+    both = {**ADDRESSES, "private_ipv6_addresses": ["fd00::4"], "public_ipv6_address": ["2001:db8::7"]}
+
+    assert hostvars.address_rule(wanted)(both) == expected
+
+
+@pytest.mark.parametrize("kind", ["public", "private"])
+def test_an_address_of_version_4_comes_first(kind: str) -> None:
+    both = {**ADDRESSES, "private_ipv6_addresses": ["fd00::4"], "public_ipv6_address": ["2001:db8::7"]}
+
+    assert hostvars.address_rule([kind])(both) in ("203.0.113.7", "10.1.0.4")
+
+
 def test_a_machine_without_addresses_gets_none() -> None:
     assert hostvars.address_rule(["public", "private", "fqdn", "10.0.0.0/8"])(record()) is None
 

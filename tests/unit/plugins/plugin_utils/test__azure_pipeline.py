@@ -7,6 +7,8 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_pipeline as pipeline
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_deadline import Deadline
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_errors import ThrottledError
 
 
 class Clock:
@@ -72,7 +74,7 @@ def test_a_429_without_a_time_and_a_500_wait_longer_each_time() -> None:
 def test_the_limit_ends_the_waiting_before_it_begins() -> None:
     clock = Clock()
 
-    with pytest.raises(pipeline.ThrottledError, match=r"1200 s.*max_wait allows 300 s"):
+    with pytest.raises(ThrottledError, match=r"1200 s.*max_wait allows 300 s"):
         waiting(clock).after_failure({"history": [1]}, Answer(429, {"Retry-After": "1200"}))
     assert clock.now == 0
 
@@ -83,9 +85,20 @@ def test_the_limit_holds_for_the_sum() -> None:
 
     for _number in range(2):
         waiting(clock, limit=30).after_failure(history, Answer(503, {"Retry-After": "10"}))
-    with pytest.raises(pipeline.ThrottledError):
+    with pytest.raises(ThrottledError):
         waiting(clock, limit=30).after_failure(history, Answer(503, {"Retry-After": "10"}))
     assert clock.now <= 30
+
+
+def test_no_pause_leads_past_the_deadline() -> None:
+    clock = Clock()
+    gate = pipeline.Gate(lambda: clock.now, clock.sleep)
+    limited = pipeline.Waiting(gate, 300, clock.sleep, Deadline(20, lambda: clock.now))
+
+    limited.after_failure({"history": []}, Answer(429, {"Retry-After": "10"}))
+    with pytest.raises(ThrottledError, match=r"asks to wait 15 s, and (9|10) s are left of the deadline of 20 s"):
+        limited.after_failure({"history": []}, Answer(429, {"Retry-After": "15"}))
+    assert clock.now < 11
 
 
 def test_a_used_up_quota_closes_the_gate_before_a_429_is_earned() -> None:
@@ -98,4 +111,6 @@ def test_a_used_up_quota_closes_the_gate_before_a_429_is_earned() -> None:
     assert clock.now == 0
     pipeline.Waiting(gate, 300).after_success(Answer(200, headers))
     gate.wait()
-    assert clock.now == 3
+    assert clock.now == gate.waited == 3
+    gate.wait()
+    assert gate.waited == 3

@@ -15,6 +15,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_set
     [
         ([], "filters must be a mapping, found list"),
         ({"colour": 1}, "unknown key 'colour'; allowed keys: locations, names"),
+        ({"locaton": 1}, "unknown key 'locaton'; did you mean 'locations'"),
         ({"tags": ["a"]}, "filters.tags must be a mapping"),
     ],
 )
@@ -54,6 +55,7 @@ CHANGES: dict[str, t.Any] = {
     "verify": "all",
     "vmss_tags": True,
     "placement_groups": True,
+    "exact_ids": True,
 }
 
 
@@ -66,8 +68,37 @@ def test_everything_that_shapes_the_answer_is_in_the_key(name: str) -> None:
 
 
 def test_how_it_is_asked_is_not_in_the_key() -> None:
-    slow = module.Settings(concurrency=1, timeout=1, retries=1, max_wait=1, strict=True)
+    slow = module.Settings(concurrency=1, timeout=1, retries=1, max_wait=1, deadline=1, strict=True)
 
     assert slow.digest([]) == module.Settings().digest([])
-    covered = {*CHANGES, "concurrency", "timeout", "retries", "max_wait", "strict", "api_versions"}
+    covered = {*CHANGES, "concurrency", "timeout", "retries", "max_wait", "deadline", "strict", "api_versions"}
     assert {field.name for field in dataclasses.fields(module.Settings)} == covered
+
+
+def test_a_key_that_no_option_has_is_refused_with_the_one_that_was_meant() -> None:
+    module.check_keys(["plugin"], {"plugin": 1})
+    with pytest.raises(
+        module.ConfigError, match="'include_vmss_resource_group'; did you mean 'include_vmss_resource_gr"
+    ):
+        module.check_keys(["include_vmss_resource_group"], ["include_vmss_resource_groups", "plugin"])
+    with pytest.raises(module.ConfigError, match=r"'colour'$"):
+        module.check_keys(["colour"], ["plugin"])
+
+
+@pytest.mark.parametrize(
+    ("name", "patterns", "expected"),
+    [
+        ("RG-HPC-1", ["rg-hpc-*"], True),
+        ("rg-hpc", ["RG-HPC"], True),
+        ("rg-hpc", ["rg-?pc"], True),
+        ("rg-hpc-1", ["rg-hpc"], False),
+        ("rg", [], False),
+    ],
+)
+def test_names_fit_patterns_without_regard_to_case(name: str, patterns: list[str], expected: bool) -> None:
+    assert module.fits(name, patterns) is expected
+
+
+def test_names_of_tags_have_no_case() -> None:
+    assert module.tag({"Env": "a"}, "env") == module.tag({"ENV": "b", "env": "a"}, "env") == "a"
+    assert module.tag({"x": 1}, "env") is None

@@ -27,6 +27,13 @@ ARRAY = "/sites/1/clusters/training/nodearrays/hpc"
         ({"CycleCloudCluster": "/sites/1/clusters/training", "Name": "login-1"}, ["slurm_login"]),
         ({"CycleCloudNodeArray": "/sites/1/clusters/training/nodearrays/login"}, ["slurm_login"]),
         ({"ClusterName": "training", "Name": "monitoring"}, []),
+        ({"clustername": "training", "cyclecloudnodearray": ARRAY}, ["slurm_compute"]),
+        ({"Slurm_Role": "login"}, ["slurm_login"]),
+        ({"ClusterName": "x", "CycleCloudNodeArray": "loginless-gpu"}, ["slurm_compute"]),
+        ({"ClusterName": "x", "CycleCloudNodeArray": "schedulers"}, ["slurm_compute"]),
+        ({"ClusterName": "x", "Name": "loginless-gpu-1", "CycleCloudNodeArray": "loginless-gpu"}, ["slurm_compute"]),
+        ({"ClusterName": "x", "Name": "login_2"}, ["slurm_login"]),
+        ({"ClusterName": "x", "Name": "Login1"}, ["slurm_login"]),
         ({"slurm_role": "", "ClusterName": "x", "CycleCloudNodeArray": "gpu"}, ["slurm_compute"]),
     ],
 )
@@ -58,6 +65,8 @@ def test_the_first_controller_takes_the_roles_that_no_machine_has() -> None:
     [
         ({"CycleCloudCluster": "/sites/1/clusters/training", "CycleCloudNodeArray": ARRAY}, "training", "hpc"),
         ({"ClusterName": "old", "CycleCloudNodeArray": "gpu"}, "old", "gpu"),
+        ({"CLUSTERNAME": "old", "cycleCloudNodeArray": "gpu"}, "old", "gpu"),
+        ({"slurm_cluster": "plain"}, "plain", None),
         ({}, None, None),
     ],
 )

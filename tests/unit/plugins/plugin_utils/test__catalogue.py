@@ -126,17 +126,35 @@ def _broken(change: t.Callable[[dict[str, t.Any]], object]) -> list[str]:
         (lambda r: r["topology"][0].update(pci=3600.0), "in quotes, or YAML reads a number"),
         (lambda r: r["topology"][0].update(pci="0002:00:00.0"), "0002:00:00.0 is used by GPU 0 and by GPU 1"),
         (lambda r: r["topology"][0].update(hca="mlx5_9"), "hca 'mlx5_9', which is not one of infiniband.hcas"),
+        (lambda r: r["topology"][1].update(hca="mlx5_ib0"), "GPU 0 and GPU 1 both have hca 'mlx5_ib0'"),
         (lambda r: r["infiniband"].update(rate_gbps=0), "rate_gbps 0 and 8 hcas"),
+        (
+            lambda r: r["infiniband"].update(rate_gbps=100),
+            "ib_write_bw_gbitps has fail 180, but the link carries no more",
+        ),
+        (
+            lambda r: r["gpus"].update(pcie_width=8),
+            "device_to_host_gbps has fail 21, but the link carries no more than 15",
+        ),
         (lambda r: r["topology"][1].pop("pci"), "topology_file is true"),
         (lambda r: r["nccl"]["environment"].update(UCX_TLS="rc"), "'UCX_TLS', it may hold variables of NCCL alone"),
         (lambda r: r["environment"].update({"A B": 1}), "'A B', which is no name of a variable"),
-        (lambda r: r["thresholds"].update(ib_write_lat_us={"warn": 4, "fail": 3}), "fail must be the highest"),
+        (lambda r: r["thresholds"].update(ib_write_lat_us={"fail": 3}), "ib_write_lat_us"),
         (lambda r: r["thresholds"].update(host_to_device_gbps={"warn": 20, "fail": 21}), "fail must be the lowest"),
         (lambda r: r["thresholds"].update(host_to_device_gbps={}), "host_to_device_gbps is empty"),
     ],
 )
 def test_fault_is_named(change: t.Callable[[dict[str, t.Any]], object], text: str) -> None:
     assert any(text in problem for problem in _broken(change)), _broken(change)
+
+
+def test_gpus_may_share_an_adapter_where_there_are_fewer() -> None:
+    def change(record: dict[str, t.Any]) -> None:
+        record["infiniband"]["hcas"] = ["mlx5_ib0"]
+        for gpu in record["topology"]:
+            gpu.update(hca="mlx5_ib0")
+
+    assert _broken(change) == []
 
 
 def test_all_faults_of_a_record_are_told_at_once() -> None:

@@ -7,16 +7,22 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _checks
 
-PARTLY = "memory: healthy: 24105 MiB\ncpus: not run: switched off\nmunge: healthy: works\n3 checks in 0.03 s: not run\n"
+PARTLY = """memory: healthy: 24105 MiB
+cpus: not applicable: switched off
+clock: not run: chronyc and timedatectl are missing
+munge: healthy: works
+4 checks in 0.03 s: not run
+"""
 
 
 @pytest.mark.parametrize(
     ("code", "output", "status"),
     [
         (0, "memory: healthy: 24105 MiB\n1 checks in 0.029 s: healthy\n", "pass"),
-        (4, PARTLY, "pass"),
-        (4, "cpus: not run: switched off\n1 checks in 0.029 s: not run\n", "fail"),
-        (1, PARTLY.replace("not run: switched off", "unhealthy: expected 8, found 7"), "fail"),
+        (0, "memory: healthy: 24105 MiB\nraid: not applicable: none\n2 checks in 0.029 s: healthy\n", "pass"),
+        (4, PARTLY, "warn"),
+        (4, "cpus: not applicable: switched off\n1 checks in 0.029 s: not applicable\n", "fail"),
+        (1, PARTLY.replace("not applicable: switched off", "unhealthy: expected 8, found 7"), "fail"),
         (127, "", "not_run"),
     ],
 )
@@ -30,10 +36,12 @@ def test_health_passes_only_where_something_was_healthy_and_nothing_was_wrong(
     assert check["status"] == status
 
 
-def test_health_says_how_much_was_not_run() -> None:
+def test_health_says_what_was_not_run() -> None:
     result = {"rc": 4, "stdout": PARTLY, "stderr": "srun: error: gpu1: task 0: Exited", "nodes": ["gpu1"]}
 
-    assert _checks.health([result], "node.check", "x")[0]["message"] == "2 checks healthy, 1 not run"
+    message = _checks.health([result], "node.check", "x")[0]["message"]
+
+    assert message == "2 checks healthy; clock: not run: chronyc and timedatectl are missing"
 
 
 SICK = """gpu_count: healthy: 8 GPUs

@@ -213,3 +213,37 @@ def test_order_of_measurements_does_not_matter_to_what_is_known() -> None:
     fabric.isolate()
 
     assert named(isolation.verdict(fabric.nodes, fabric.seen[::-1], MINIMUM)) == {"gpu4"}
+
+
+def _outcome(values: t.Sequence[float], *good: float) -> dict[str, t.Any]:
+    """Return what is said of gpu1, measured with a new partner each time, beside a pair of good nodes."""
+    seen = [isolation.Observation(("gpu1", f"gpu{number + 2}"), value) for number, value in enumerate(values)]
+    seen += [isolation.Observation(("gpu2", "gpu3"), value) for value in good]
+    found = isolation.verdict(["gpu1", "gpu2", "gpu3"], seen, MINIMUM)
+    return next(finding for finding in found["bad"] if finding["name"] == "gpu1")
+
+
+@pytest.mark.parametrize(
+    ("values", "good", "confidence"),
+    [
+        ([95.0, 96.0], [190.0], "high"),
+        ([95.0], [190.0], "low"),  # once is not enough
+        ([140.0, 140.0], [190.0, 165.0], "medium"),  # good pairs differ nearly as much
+        ([80.0, 140.0], [190.0], "medium"),  # its own figures do not agree
+    ],
+)
+def test_confidence_grows_with_what_was_seen(values: list[float], good: list[float], confidence: str) -> None:
+    assert _outcome(values, *good)["confidence"] == confidence
+
+
+@pytest.mark.parametrize(
+    ("values", "good"), [([100.0, 160.0], True), ([100.0, 110.0, 160.0], False), ([100.0, 160.0, 170.0], True)]
+)
+def test_noise_only_ever_takes_bandwidth_away(values: list[float], good: bool) -> None:
+    seen = [isolation.Observation(("a", "b"), value) for value in values]
+
+    assert isolation.verdict(["a", "b"], seen, MINIMUM)["good"] == (["a", "b"] if good else [])
+
+
+def test_of_two_low_figures_the_better_one_is_told() -> None:
+    assert _outcome([80.0, 140.0], 190.0)["measured"] == 140.0

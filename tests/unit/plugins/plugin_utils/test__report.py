@@ -54,7 +54,48 @@ def test_a_stage_that_was_wanted_and_did_not_run_is_no_pass() -> None:
 
     assert report["verdict"] == "fail"
     assert "did not run although it was asked for: node" in report["summary"]
-    assert states == {"preflight": "not_run", "scheduler": "not_run", "node": "missing", "nccl": "pass"}
+    assert states == {
+        "preflight": "not_run",
+        "scheduler": "not_run",
+        "node": "missing",
+        "nccl": "pass",
+        "after": "not_run",
+    }
+
+
+def test_what_the_prolog_said_stands_where_slurm_only_says_that_it_failed() -> None:
+    job = check("scheduler.job", "job runs", "fail", "drained: Prolog error", "gpu1")
+    other = check("scheduler.job", "job runs", "fail", "drained: repair", "gpu2")
+    said = "slurmd: error: prolog failed: rc:1 output:expected 8 GPUs, found 2"
+    report = _report.build([stage(job, other)], {**ABOUT, "reasons": {"gpu1": said, "gpu2": said, "gpu3": ""}})
+
+    assert report["worst"] == [
+        "gpu1: job runs: drained: Prolog error: expected 8 GPUs, found 2",
+        "gpu2: job runs: drained: repair",
+    ]
+
+
+def test_what_the_last_stage_sees_of_a_node_replaces_what_the_first_saw() -> None:
+    before = check("preflight.slurm_state", "state in Slurm", "pass", "idle", "gpu1")
+    after = {**before, "status": "fail", "message": "since this run began: drained"}
+    report = _report.build(
+        [stage(before, name="preflight"), stage(after, name="after")], {"stages": ["preflight", "after"]}
+    )
+
+    assert [(item["stage"], item["status"]) for item in report["checks"]] == [("after", "fail")]
+    assert report["verdict"] == "fail"
+
+
+def test_stages_say_how_long_they_took() -> None:
+    began = 1763720100
+    stages = [
+        stage(GOOD, name="preflight", seconds=None, ended=began + 5),
+        stage(GOOD, name="nccl", seconds=None, ended=began + 65),
+    ]
+    report = _report.build(stages, {"run": "20251121T101500Z", "ended": began + 70, "stages": ["preflight", "nccl"]})
+
+    assert [entry["seconds"] for entry in report["stages"]] == [5, None, None, 60, None]
+    assert report["seconds"] == 70
 
 
 def test_failures_come_with_advice_and_the_culprit_first() -> None:

@@ -103,7 +103,7 @@ def test_jobs_mpi_and_what_has_not_run() -> None:
         {
             "job": [step("gpu1"), step("gpu2", 1, err="srun: error: Task launch failed"), step("gpu3", 124)],
             "busy": ["gpu4"],
-            "mpi": [{**result(NODES, 1.0), "checked": False}],
+            "mpi": [{**result(NODES, 1.0), "world": 4, "checked": False}],
             "controllers": {"status": "fail", "message": "control (primary) is UP, gpu4 (backup) is DOWN"},
             "accounting": {"status": "not_run", "message": "accounting is off"},
         },
@@ -116,6 +116,78 @@ def test_jobs_mpi_and_what_has_not_run() -> None:
         ("scheduler.mpi", None, "fail"),
         ("scheduler.controllers", None, "fail"),
         ("scheduler.accounting", None, "not_run"),
+    }
+
+
+def test_no_node_that_ran_a_job_means_no_proof_of_mpi_and_the_reason_of_slurm_is_shown() -> None:
+    job = [{**step("gpu1", 1), "lost": "drained: expected 8 GPUs, found 2"}]
+    containers = {"plugin": True, "image": "ubuntu", "results": [], "mpi": []}
+    stage = _stages.build("scheduler", {"job": job, "mpi": [], "containers": containers})
+
+    assert [(item["check"], item["status"], item["message"]) for item in stage["checks"]] == [
+        ("scheduler.job", "fail", "drained: expected 8 GPUs, found 2"),
+        ("scheduler.mpi", "not_run", "no node ran a job"),
+        ("scheduler.container", "not_run", "no node ran a job"),
+        ("scheduler.container_mpi", "not_run", "no node ran a job"),
+    ]
+
+
+def test_processes_that_run_each_by_itself_are_no_mpi() -> None:
+    stage = _stages.build("scheduler", {"mpi": [{**result(NODES, 1.0), "world": 1}]})
+
+    assert bad(stage) == {("scheduler.mpi", None, "fail")}
+    assert "4 processes were started, but they ran each by itself" in stage["checks"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("containers", "status", "words"),
+    [
+        ({"plugin": False}, "not_run", "pyxis is not installed"),
+        ({"image": ""}, "not_run", "validate_container_image is empty"),
+        ({"mpi": []}, "not_run", "two nodes"),
+        ({"mpi": [{**result(NODES[:2], None), "world": 0, "rc": 127}]}, "not_run", "img has no Python 3.7"),
+        ({"mpi": [{**result(NODES[:2], 1.0), "world": 1}]}, "fail", "each by itself"),
+        ({"mpi": [{**result(NODES[:2], None), "world": 0, "rc": 1}]}, "fail", "took too long"),
+        ({"mpi": [{**result(NODES[:2], 1.0), "world": 2}]}, "pass", "2 nodes through PMIx"),
+    ],
+)
+def test_mpi_inside_of_containers_is_proved_or_it_is_said_why_not(
+    containers: dict[str, t.Any], status: str, words: str
+) -> None:
+    usual = {"plugin": True, "image": "img", "results": [step("gpu1"), step("gpu2")], "mpi": []}
+    stage = _stages.build("scheduler", {"containers": {**usual, **containers}})
+    found = {item["check"]: item for item in stage["checks"]}
+
+    assert found["scheduler.container_mpi"]["status"] == status
+    assert words in found["scheduler.container_mpi"]["message"]
+
+
+def test_a_node_outside_of_the_container_is_named() -> None:
+    results = [step("gpu1"), step("gpu2", 1, err="not in a container")]
+    stage = _stages.build("scheduler", {"containers": {"plugin": True, "image": "img", "results": results, "mpi": []}})
+
+    assert stage["checks"][0]["status"] == "fail"
+    assert stage["checks"][0]["message"] == "gpu2: not in a container"
+
+
+def test_a_node_that_slurm_drained_since_is_no_longer_well() -> None:
+    raw = {
+        "before": [state("gpu1"), state("gpu2"), state("gpu3"), state("gpu4", "down"), state("gpu5")],
+        "states": [state("gpu1"), state("gpu2", "drained"), state("gpu4", "down"), state("gpu5", "drained")],
+        "meant": ["gpu1", "gpu2", "gpu3", "gpu4"],
+    }
+    stage = _stages.build("after", raw)
+
+    assert bad(stage) == {("preflight.slurm_state", "gpu2", "fail"), ("preflight.slurm_state", "gpu3", "fail")}
+    assert sorted(stage["lost"]) == ["gpu2", "gpu3"]
+
+
+def test_nodes_that_are_all_well_at_the_end_pass_and_silence_does_not() -> None:
+    raw = {"before": [state("gpu1")], "states": [state("gpu1")], "meant": ["gpu1"], "measured": ["gpu1"]}
+
+    assert [item["status"] for item in _stages.build("after", raw)["checks"]] == ["pass"]
+    assert bad(_stages.build("after", {"before": [], "states": [], "meant": [], "error": "sinfo exited 1"})) == {
+        ("stage", None, "fail")
     }
 
 
@@ -308,7 +380,7 @@ def test_what_fell_short_once_is_measured_again_before_it_counts() -> None:
     still = {**raw, "node": [], "pair": [*measured, result(unlucky, 6.0)]}
     assert _stages.isolate(still)["again"] == {}
     assert [item["message"] for item in _stages.build("nccl", still)["checks"] if item["status"] == "fail"] == [
-        f"{unlucky[0]} - {unlucky[1]}: 6 is below 150; measured 2 times: 5, 6"
+        f"{unlucky[0]} - {unlucky[1]}: 6 is below 150 GB/s; measured 2 times: 5, 6"
     ]
 
 

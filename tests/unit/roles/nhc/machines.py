@@ -39,7 +39,6 @@ class FakeMachine(Machine):
         self.clock = 10_000.0
         self.calls: list[list[str]] = []
         self.signals: list[tuple[int, int]] = []
-        self.uids: dict[str, int] = {}
         self._names: dict[str, set[str]] = {}
 
     def now(self) -> float:
@@ -61,9 +60,6 @@ class FakeMachine(Machine):
     def forget_names(self) -> None:
         """Files were added or removed."""
         self._names = {}
-
-    def owner(self, path: str) -> int:
-        return self.uids.get(path, 0)
 
     def target(self, path: str) -> str:
         return "../../../0000:00:02.0" if "/eth0/" in path or "/ib0/" in path else ""
@@ -135,8 +131,8 @@ class Smi:
     def answer(self, argv: Sequence[str], _stdin: str) -> Result:
         """Answer one call."""
         count = self.config["gpus"]["count"]
-        if "nvlink" in argv and "faults" in self.config:
-            rc, out = simulation.run(["nvlink", "-s"], self.config, {})
+        if "nvlink" in argv and ("faults" in self.config or "link_counters" in self.config):
+            rc, out = simulation.run(list(argv[1:]), self.config, {})
             return Result(DONE, rc, out)
         if "nvlink" in argv:
             word = "Replay Errors" if "-e" in argv else ""
@@ -182,9 +178,8 @@ def files(size: dict[str, t.Any]) -> dict[str, str]:
         "/sys/class/net/eth0/operstate": "up\n",
         "/sys/class/net/eth0/flags": "0x1003\n",
         "/sys/class/net/eth0/carrier_down_count": "1\n",
-        "/proc/1/cmdline": "/sbin/init\0",
-        "/proc/1/environ": "",
-        "/proc/1/comm": "systemd\n",
+        **process(1, "systemd", "0::/init.scope", uid=0),
+        **process(40, "slurmd", "0::/system.slice/slurmd.service", uid=0),
     }
     for number in range(size["nvme"]["count"]):
         found[f"/sys/class/nvme/nvme{number}/model"] = "Microsoft NVMe Direct Disk v2          \n"
@@ -197,6 +192,20 @@ def files(size: dict[str, t.Any]) -> dict[str, str]:
     if path:
         found[path] = nccl_topology(size)  # what the role nccl writes
     return found
+
+
+def process(pid: int, name: str, cgroup: str, uid: int = 2001, start: int = 1000, title: str = "") -> dict[str, str]:
+    """Return the files of a process; the forms are those of Linux 6.18, the start is in clock ticks since boot."""
+    folder = f"/proc/{pid}"
+    numbers = (
+        f"S 1 {pid} {pid} 0 -1 4194560 501 0 7 0 1 0 0 0 20 0 15 0 {start} 628166656 1492 18446744073709551615 0 0 0"
+    )
+    return {
+        f"{folder}/cgroup": f"{cgroup}\n",
+        f"{folder}/stat": f"{pid} ({name}) {numbers}\n",
+        f"{folder}/status": f"Name:\t{name}\nState:\tS (sleeping)\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n",
+        f"{folder}/cmdline": f"{title or name}\0",
+    }
 
 
 def adapter_files(adapter: str, layer: str, rate: int) -> dict[str, str]:

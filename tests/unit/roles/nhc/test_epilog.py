@@ -21,12 +21,14 @@ SIZE = "standard_nd96asr_v4"
 CONFIG = {
     "epilog": {"grace_seconds": 1, "clocks": {"memory_mhz": 1215, "graphics_mhz": 1410}, "gpu_memory_max_mib": 1024}
 }
-JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,1"}
+JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "2001", "SLURM_JOB_GPUS": "0,1"}
+SCOPE = "0::/system.slice/slurmstepd.scope"
+SERVICE = "0::/system.slice/slurmd.service"
 
 
-def _process(machine: machines.FakeMachine, number: int, job: str, stubborn: bool = False) -> None:
-    machine.uids[f"/proc/{number}"] = 5000
-    machine.files.update({f"/proc/{number}/environ": f"SLURM_JOB_ID={job}\0", f"/proc/{number}/comm": "python\n"})
+def _processes(machine: machines.FakeMachine, *processes: dict[str, str], stubborn: bool = False) -> None:
+    for files in processes:
+        machine.files.update(files)
     machine.forget_names()
 
     def deliver(pid: int, number: int) -> None:
@@ -38,14 +40,64 @@ def _process(machine: machines.FakeMachine, number: int, job: str, stubborn: boo
     machine.signal = deliver  # type: ignore[method-assign]
 
 
+def _step(pid: int, job: str, start: int, cgroup: str = SERVICE) -> dict[str, str]:
+    return machines.process(pid, "slurmstepd", cgroup, uid=0, start=start, title=f"slurmstepd: [{job}.extern]")
+
+
 def _smi(machine: machines.FakeMachine) -> machines.Smi:
     return t.cast("machines.Smi", machine.tools["nvidia-smi"])
 
 
-def test_processes_of_the_job_are_ended_and_no_others() -> None:
+@pytest.mark.parametrize(
+    ("mine", "environment"),
+    [
+        (f"{SCOPE}/job_7/step_0/user/task_0", {}),
+        (f"{SCOPE}/s0123456789ABC/step_0", {"SLURM_JOB_SLUID": "s0123456789ABC"}),
+    ],
+    ids=["number", "sluid"],
+)
+def test_processes_in_the_control_group_of_the_job_are_ended_and_no_others(
+    mine: str, environment: dict[str, str]
+) -> None:
     machine = machines.healthy(SIZE)
-    _process(machine, 200, "8")
-    _process(machine, 201, "7")
+    _processes(
+        machine,
+        _step(100, "8", 500, f"{SCOPE}/job_8/step_extern/slurm"),
+        machines.process(200, "python", f"{SCOPE}/job_8/step_0/user/task_0"),
+        machines.process(201, "python", mine),
+        machines.process(202, "tmux", "0::/user.slice/user-2001.slice/session-3.scope"),
+        machines.process(
+            203, "forged", "0::/user.slice/user-2001.slice/user@2001.service/slurmstepd.scope/job_7/step_0"
+        ),
+        machines.process(204, "agent", SERVICE, start=10),  # that a prolog started, for example
+    )
+
+    assert epilog.clean(machine, CONFIG, {**JOB, **environment}) == []
+    assert machine.signals == [(201, signal.SIGTERM)]
+
+
+def test_without_control_groups_what_may_be_of_another_job_lives() -> None:
+    machine = machines.healthy(SIZE)
+    environ = {f"/proc/{pid}/environ": "SLURM_JOB_ID=7\0" for pid in (201, 202, 203, 204)}
+    _processes(
+        machine,
+        environ,
+        _step(100, "8", 500),
+        machines.process(201, "orphan", SERVICE, start=499),  # older than the job that still runs
+        machines.process(
+            202, "task", SERVICE, start=501
+        ),  # of job 8, as a later component of job 7 or by `salloc` inside it
+        machines.process(203, "other", SERVICE, start=499, uid=2002),
+        machines.process(204, "tmux", "0::/user.slice/user-2001.slice/session-3.scope", start=499),
+    )
+
+    assert epilog.clean(machine, CONFIG, JOB) == []
+    assert machine.signals == [(201, signal.SIGTERM)]
+
+
+def test_a_step_daemon_of_the_job_itself_protects_nothing() -> None:
+    machine = machines.healthy(SIZE)
+    _processes(machine, _step(100, "7", 400), machines.process(201, "orphan", SERVICE, start=600))
 
     assert epilog.clean(machine, CONFIG, JOB) == []
     assert machine.signals == [(201, signal.SIGTERM)]
@@ -53,7 +105,7 @@ def test_processes_of_the_job_are_ended_and_no_others() -> None:
 
 def test_a_process_that_cannot_be_ended_fails_the_epilog() -> None:
     machine = machines.healthy(SIZE)
-    _process(machine, 201, "7", stubborn=True)
+    _processes(machine, machines.process(201, "python", f"{SCOPE}/job_7/step_0"), stubborn=True)
 
     assert epilog.clean(machine, CONFIG, JOB) == ["leftover processes of job 7 cannot be ended: python (201)"]
     assert [number for _pid, number in machine.signals] == [signal.SIGTERM, signal.SIGKILL]
@@ -116,10 +168,20 @@ def test_clocks_of_the_job_are_set_back(shown: str, answer: str, calls: int, fau
 @pytest.mark.parametrize("job", ["", "7; rm -rf /", "x"])
 def test_without_a_job_nothing_is_touched(job: str) -> None:
     machine = machines.healthy(SIZE)
-    _process(machine, 201, "7")
+    _processes(machine, machines.process(201, "python", f"{SCOPE}/job_7/step_0"))
 
-    assert epilog.clean(machine, CONFIG, {"SLURM_JOB_ID": job})
+    assert epilog.clean(machine, CONFIG, {**JOB, "SLURM_JOB_ID": job})
     assert machine.signals == []
+
+
+def test_what_other_jobs_hold_on_a_divided_gpu_is_not_of_this_one() -> None:
+    machine = machines.healthy(SIZE)
+    _smi(machine).config["faults"] = {"mig": [1]}
+    _smi(machine).shows(1, memory__used="30000")
+    _smi(machine).shows("*", clocks__applications__graphics="1095")
+
+    assert epilog.clean(machine, CONFIG, JOB) == []
+    assert not [call for call in machine.calls if "-ac" in call]
 
 
 def test_a_job_without_gpus_starts_no_nvidia_smi() -> None:

@@ -13,6 +13,7 @@ from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check impor
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.process import DONE, Result
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.verdict import (
     HEALTHY,
+    NOT_APPLICABLE,
     NOT_RUN,
     SUSPECT,
     UNHEALTHY,
@@ -76,10 +77,23 @@ def mark(
 
 
 SICK = verdicts(memory=HEALTHY, gpu_count=UNHEALTHY)
-WELL = verdicts(memory=HEALTHY, gpu_count=HEALTHY, raid=NOT_RUN)
+WELL = verdicts(memory=HEALTHY, gpu_count=HEALTHY, raid=NOT_APPLICABLE, dcgm=NOT_RUN)
 
 
-@pytest.mark.parametrize("state", ["IDLE", "MIXED", "ALLOCATED", "COMPLETING", "IDLE*"])
+@pytest.mark.parametrize(
+    "state",
+    [
+        "IDLE",
+        "MIXED",
+        "ALLOCATED",
+        "COMPLETING",
+        "IDLE*",
+        "IDLE+PLANNED",
+        "MIXED+PLANNED",
+        "IDLE-",
+        "MIXED+MAINTENANCE",
+    ],
+)
 def test_a_sick_node_is_drained_with_a_reason(state: str) -> None:
     slurm = FakeSlurm(state)
 
@@ -91,7 +105,7 @@ def test_a_sick_node_is_drained_with_a_reason(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", ["RMA 123, do not touch", "not NHC: but mine", "Prolog error", "nhc: lower case", ""]
+    "reason", ["RMA 123, do not touch", "not NHC: but mine", "Prolog error again, mine", "nhc: lower case", ""]
 )
 @pytest.mark.parametrize("state", ["IDLE+DRAIN", "MIXED+DRAIN", "DOWN+DRAIN", "DRAINED", "DRAINING"])
 @pytest.mark.parametrize("found", [SICK, WELL], ids=["sick", "well"])
@@ -102,6 +116,42 @@ def test_a_persons_drain_is_left_alone(state: str, reason: str, found: list[Verd
 
     assert action.kind == "leave"
     assert not slurm.writes()
+
+
+def test_what_slurm_wrote_when_the_prolog_refused_a_job_gives_way_to_the_finding() -> None:
+    slurm = FakeSlurm("IDLE+DRAIN", "Prolog error")
+
+    assert mark(slurm, WELL).kind == "leave"  # the checks know nothing better
+    assert mark(slurm, SICK).kind == "drain"
+    assert slurm.reason == "NHC: gpu_count: expected good, found unhealthy"
+    assert mark(slurm, WELL).kind == "resume"
+
+
+@pytest.mark.parametrize("state", ["FAIL", "FAILING", "IDLE+FAIL"])
+@pytest.mark.parametrize("reason", ["RMA 123 * do not touch", "NHC: but it is a person who said FAIL"])
+def test_a_node_that_a_person_declared_failed_is_left_alone(state: str, reason: str) -> None:
+    slurm = FakeSlurm(state, reason)
+
+    assert [mark(slurm, found).kind for found in (SICK, WELL)] == ["leave", "leave"]
+    assert not slurm.writes()
+
+
+def test_every_sick_check_is_named() -> None:
+    slurm = FakeSlurm()
+    mark(slurm, verdicts(memory=UNHEALTHY, gpu_count=UNHEALTHY, raid=UNHEALTHY))
+
+    assert slurm.reason.startswith("NHC: memory, gpu_count, raid: ")
+
+
+def test_a_reason_too_long_for_all_names_is_written_once_and_proved() -> None:
+    names = [f"check_number_{number}" for number in range(30)]
+    sick, well = (verdicts(**dict.fromkeys(names, said)) for said in (UNHEALTHY, HEALTHY))
+    slurm = FakeSlurm()
+
+    assert [mark(slurm, sick).kind for _round in range(3)] == ["drain", "leave", "leave"]
+    assert 0 < len(marker.named(slurm.reason)) < 30
+    assert set(marker.named(slurm.reason)) < set(names)
+    assert mark(slurm, well).kind == "resume"
 
 
 def test_a_drained_node_of_ours_comes_back_when_it_is_well() -> None:
@@ -165,7 +215,13 @@ def test_a_down_node_is_left_alone(state: str) -> None:
     assert not slurm.writes()
 
 
-@pytest.mark.parametrize("flag", ["REBOOT_ISSUED", "POWERING_DOWN", "POWERED_DOWN"])
+@pytest.mark.parametrize(
+    "flag",
+    [
+        *("REBOOT_REQUESTED", "REBOOT_ISSUED", "FUTURE"),
+        *("POWERING_DOWN", "POWERED_DOWN", "POWER_DOWN", "POWERING_UP"),
+    ],
+)
 @pytest.mark.parametrize("found", [SICK, WELL], ids=["sick", "well"])
 def test_a_node_that_slurm_reboots_is_left_alone(flag: str, found: list[Verdict]) -> None:
     slurm = FakeSlurm(f"IDLE+DRAIN+{flag}", "NHC: gpu_count: expected 8 GPUs")
@@ -208,3 +264,9 @@ def test_reason_fits_one_line_and_breaks_no_quoting() -> None:
 def test_an_answer_without_a_state_marks_nothing(text: str) -> None:
     with pytest.raises(marker.MarkError):
         marker.node(text)
+
+
+def test_what_is_not_proved_yet_is_named() -> None:
+    slurm = FakeSlurm("IDLE+DRAIN", "NHC: gpu_count, nvlink: expected 8")
+
+    assert mark(slurm, WELL).text == "not proved healthy yet: nvlink"

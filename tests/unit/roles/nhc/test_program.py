@@ -74,13 +74,14 @@ def test_it_starts_in_a_tenth_of_a_second(node: Node) -> None:
 def test_a_healthy_node(node: Node) -> None:
     done = node.run()
 
-    assert done.returncode == 4  # raid: nothing expected, cpus: switched off
+    assert done.returncode == 0  # although cpus is switched off, and no array is expected
     lines = done.stdout.splitlines()
     assert lines[0].startswith("memory: healthy: ")
-    assert lines[1] == "cpus: not run: switched off"
+    assert lines[1] == "cpus: not applicable: switched off"
     assert lines[-1].startswith("4 checks in 0.")
-    assert lines[-1].endswith(" s: not run")
+    assert lines[-1].endswith(" s: healthy")
     assert node.run("memory").returncode == 0
+    assert node.run("cpus").returncode == 4  # nothing was proved
 
 
 def test_a_sick_node(node: Node) -> None:
@@ -95,7 +96,7 @@ def test_a_sick_node(node: Node) -> None:
 def test_json_holds_every_verdict(node: Node) -> None:
     report = json.loads(node.run("--json").stdout)
 
-    assert (report["node"], report["status"], report["mark"]) == ("gpu1", "not run", None)
+    assert (report["node"], report["status"], report["mark"]) == ("gpu1", "healthy", None)
     assert [check["check"] for check in report["checks"]] == list(SIMPLE)
     assert set(report["checks"][0]) == {"check", "status", "reason", "expected", "found", "seconds"}
 
@@ -263,3 +264,26 @@ def test_epilog_without_a_job_fails(node: Node) -> None:
 
     assert done.returncode == 1
     assert done.stderr == "gpucluster-check epilog: SLURM_JOB_ID is '', not the number of a job\n"
+
+
+@pytest.mark.parametrize("text", ["[]", "7", "{}", '{"checks": []}'])
+def test_a_configuration_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "check.json").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", START.format(str(FILES)), "--config", str(tmp_path / "check.json")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 2
+    assert "expected a mapping with checks" in done.stderr
+
+
+def test_a_memory_that_cannot_be_kept_counts_only_where_the_node_is_marked(node: Node) -> None:
+    node.config["state_dir"] = "/proc/gpucluster-check"
+    node.tool("scontrol", "exit 1")
+
+    assert "remembering" not in node.run("memory").stdout
+    assert "remembering: unknown: /proc/gpucluster-check: " in node.run("memory", "--mark").stdout

@@ -1,0 +1,81 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Print which steps failed, and why, from the logs of parts that failed. Usage: failure_summary.py LOG..."""
+
+from __future__ import annotations
+
+import re
+import sys
+import typing as t
+from pathlib import Path
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MOST_LINES = 18
+MOST_CAUSES = 7
+WIDTH = 200
+_DECORATION = re.compile(r"\x1b\[[0-9;]*m")
+_MOLECULE_MARGIN = re.compile(r"^\s*│ ?")
+_GATE = re.compile(r"^== (.+) \(\d+ s\)$")
+_EXECUTING = re.compile(r"^INFO\s+(\S+) ➜ (\S+): Executing$")
+_FAILED = re.compile(r"^ERROR\s+(\S+) ➜ (\S+): Executed: Failed")
+_TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(.+?)\]?$")
+_FATAL = re.compile(r"^(?:fatal|failed): \[(.+?)\].*?(?:FAILED|UNREACHABLE)!")
+_DETAIL = re.compile(r"^    ((?:msg|stderr): +(?!''|\"\"|non-zero return code).+)$")
+_TOOL_SAYS = re.compile(r"^(?:FAILED |ERROR |E  +|.*Idempotence test failed|\* )")
+
+
+class Step:
+    """A step of the tests, with the causes of a failure seen in its output so far."""
+
+    def __init__(self, name: str) -> None:
+        """Begin without a cause."""
+        self.name = name
+        self.causes: list[str] = []
+        self._task = ""
+
+    def read(self, line: str) -> None:
+        """Take one line of the step's output."""
+        if match := _TASK.match(line):
+            self._task = match[1]
+        elif match := _FATAL.match(line):
+            self.causes.append(f"{match[1]}: {self._task}")
+        elif match := _DETAIL.match(line):
+            self.causes += [f"  {match[1]}"] if self.causes else []
+        elif line.startswith("...ignoring"):
+            self.causes = []
+        elif _TOOL_SAYS.match(line):
+            self.causes.append(line)
+
+    def lines(self) -> Iterator[str]:
+        """Yield what to print of a failed step."""
+        yield f"failed: {self.name}"
+        yield from (f"    {cause}" for cause in self.causes[:MOST_CAUSES])
+
+
+def failures(log: str) -> list[str]:
+    """Return the failed steps of a log; where none is marked as failed, the last step is the one that failed."""
+    step, found = Step("before the first step"), list[str]()
+    lines = [_MOLECULE_MARGIN.sub("", _DECORATION.sub("", line)).rstrip() for line in log.splitlines()]
+    for line in lines:
+        if match := _EXECUTING.match(line):
+            step = Step(f"scenario {match[1]}, step {match[2]}")
+        elif match := _GATE.match(line):
+            step = Step(match[1])
+        elif _FAILED.match(line):
+            found += step.lines()
+        else:
+            step.read(line)
+    last = [line for line in lines if line and not _GATE.match(line)][-3:]
+    return found or [*step.lines(), *(f"    {line}" for line in last if not step.causes)]
+
+
+def summary(logs: Iterable[str]) -> list[str]:
+    """Return at most the lines that one screen holds."""
+    return [line[:WIDTH] for log in logs for line in failures(log)][:MOST_LINES]
+
+
+if __name__ == "__main__":
+    print(*summary(Path(name).read_text(encoding="utf-8", errors="replace") for name in sys.argv[1:]), sep="\n")

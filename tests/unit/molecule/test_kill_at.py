@@ -1,0 +1,71 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The helper of scenario lifecycle that kills a run of ansible-playbook in the middle."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+HELPER = Path(__file__).parents[3] / "molecule/lifecycle/files/kill_at.py"
+
+
+def load() -> t.Any:
+    """Return the helper as a module; it is a program and belongs to no package."""
+    spec = importlib.util.spec_from_file_location("kill_at", HELPER)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(HELPER), *arguments], capture_output=True, text=True, check=False, timeout=30
+    )
+
+
+def test_a_process_that_has_ended_since_it_was_listed_is_no_error() -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+
+    load().kill_tree(process.pid)
+
+
+def test_grandchildren_with_sessions_of_their_own_die_too(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    grandchild = f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 60'"
+    script = f"{grandchild} & while [ ! -s {pid_file} ]; do sleep 0.05; done; echo now; wait"
+
+    result = run("now", "sh", "-c", script)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout == "killed at: now\n"
+    assert ended(int(pid_file.read_text(encoding="utf-8")))
+
+
+def test_a_text_that_is_not_reached_is_a_failure() -> None:
+    result = run("never", "echo", "something else")
+
+    assert result.returncode == 1
+    assert "'never' was not reached" in result.stdout
+    assert "something else" in result.stdout
+
+
+def ended(pid: int) -> bool:
+    """Return whether a process is gone, or a zombie that nobody has waited for, within two seconds."""
+    for _attempt in range(40):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False

@@ -1,0 +1,41 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Short words for the command line, which a site's inventory may use for something else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+WORDS = {
+    "gpu_clocks": ["state"],
+    "node_remove": ["node"],
+    "teardown": ["teardown"],
+    "validate": ["nodes", "nodelist", "partition", "only", "baseline"],
+}
+
+
+@pytest.mark.parametrize("playbook", WORDS)
+def test_only_the_command_line_is_stronger_than_the_playbook(playbook: str) -> None:
+    plays = yaml.safe_load((ROOT / f"playbooks/{playbook}.yml").read_text(encoding="utf-8"))
+
+    assert set(WORDS[playbook]) <= set(plays[0]["vars"])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+def test_every_short_word_of_a_playbook_is_known_here(path: Path) -> None:
+    used = set(re.findall(r"-e '?([a-z]+)=", path.read_text(encoding="utf-8")))
+
+    assert used <= set(WORDS.get(path.stem, []))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "roles").glob("*/defaults/main.yml")), ids=lambda path: path.parts[-3])
+def test_no_role_takes_a_bare_word(path: Path) -> None:
+    bare = set(re.findall(r"[{(\[]\s*([a-z]+)\s*\|\s*default", path.read_text(encoding="utf-8")))
+
+    assert bare <= {"users"}, "users is the name that older playbooks of the field have for users_accounts"
