@@ -24,7 +24,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_work impor
 )
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_arm import Lists
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_client import Client
@@ -57,12 +57,11 @@ class GraphRoute:
         """Return what Resource Graph knows."""
         s, scope = self._settings, self._scope
         sets = self._start_sets() if scope.vmss_groups or s.vmss_tags else []
-        where = graph.conditions(self._filters(), scope.vm_groups.everywhere(), s.graph_where)
-        machines = self._start(graph.VM, where) if scope.vm_groups else []
+        machines = self._start(graph.VM) if scope.vm_groups else []
         found = Rows([], [], [], flat(self._sets(task) for task in sets))
         uniform = scale_sets.wanted(found.scale_sets, scope.vmss_groups.have, s.filters) if scope.vmss_groups else []
         more = self._start_instances(uniform) if uniform else {}
-        self._finish(graph.VM, where, machines, found)
+        self._finish(graph.VM, machines, found)
         found.machines[:] = [one for one in found.machines if scope.vm_groups.have(one["id"])]
         addresses = self._start_addresses(graph.ADDRESS, found.nics)
         if more:
@@ -127,18 +126,27 @@ class GraphRoute:
             "list[t.Any]", self._work.result(self._work.start("Resource Graph", graph.rows, *asked), self._share)
         )
 
-    def _start(self, kind: str, where: Sequence[str]) -> list[Task]:
-        return self._ask(graph.joined(kind, where), _pair)
+    def _where(self, kind: str, tags: bool = True) -> list[str]:
+        groups = self._scope.vm_groups if kind == graph.VM else self._scope.vmss_groups
+        filters = {name: value for name, value in self._filters().items() if tags or name != "tags"}
+        return graph.conditions(filters, groups.everywhere(), self._settings.graph_where)
 
-    def _finish(self, kind: str, where: Sequence[str], tasks: list[Task], found: Rows) -> None:
-        """Add the machines and their interfaces; ask for both apart where Azure does not take the two together."""
+    def _start(self, kind: str) -> list[Task]:
+        return self._ask(graph.joined(kind, self._where(kind)), _pair)
+
+    def _finish(self, kind: str, tasks: list[Task], found: Rows) -> None:
+        """
+        Add the machines and their interfaces.
+
+        Where Azure does not take that query, both are asked for apart, and tags are left to the client.
+        """
         try:
             pairs = self._rows(tasks, _pair)
         except RequestError as exc:
             if exc.status != 400:
                 raise
             nic_kind = graph.NIC if kind == graph.VM else graph.INSTANCE_NIC
-            apart = self._ask(graph.query(kind, graph.MACHINE, where), _machine)
+            apart = self._ask(graph.query(kind, graph.MACHINE, self._where(kind, tags=False)), _machine)
             others = self._ask(graph.query(nic_kind, graph.NIC_COLUMNS), model.flat_nic)
             found.machines.extend(self._rows(apart, _machine))
             found.nics.extend(self._rows(others, model.flat_nic))
@@ -222,8 +230,7 @@ class GraphRoute:
             return {"lists": scale_sets.Reader(self._work, self._lists).start(uniform)}
         groups = scope.vmss_groups.everywhere()
         filters = self._filters()
-        where = graph.conditions(filters, groups, s.graph_where)
-        started: dict[str, t.Any] = {"where": where, "machines": self._start(graph.INSTANCE, where)}
+        started: dict[str, t.Any] = {"machines": self._start(graph.INSTANCE)}
         if s.verify != "none" and (s.graph_where or filters.get("names") or filters.get("tags")):
             started["counts"] = self._ask(graph.counts(graph.conditions({}, groups)), dict)
         return started
@@ -243,7 +250,7 @@ class GraphRoute:
 
     def _instances(self, found: Rows, uniform: list[Row], more: dict[str, t.Any]) -> Rows:
         read = Rows([], [], [], [])
-        self._finish(graph.INSTANCE, more["where"], more["machines"], read)
+        self._finish(graph.INSTANCE, more["machines"], read)
         # A set that the list does not have yet is no reason to lose its instances.
         unwanted = set(model.by_id(found.scale_sets)) - set(model.by_id(uniform))
         machines = [
