@@ -106,6 +106,20 @@ class GraphRoute:
 
     def _rest(self, begun: graph.Begun, convert: Callable[[Row], t.Any]) -> list[t.Any]:
         """Return all rows of an answer of many pages; its last page shows whether rows can be skipped."""
+        try:
+            found = self._side_by_side(begun, convert)
+        except RequestError as exc:
+            if exc.status not in (200, 400):
+                raise
+            found = None
+        if found is not None:
+            return found
+        version = self._settings.version("resource_graph")
+        asked = (self._client, version, begun.scope, graph.Query(begun.text, begun.text), convert)
+        task = self._work.start("Resource Graph's pages in turn", graph.rows, *asked)
+        return t.cast("list[t.Any]", self._work.result(task, self._share))
+
+    def _side_by_side(self, begun: graph.Begun, convert: Callable[[Row], t.Any]) -> list[t.Any] | None:
         version, first = self._settings.version("resource_graph"), begun.first
         starts = list(range(2 * begun.size, first.total, begun.size))
 
@@ -116,15 +130,10 @@ class GraphRoute:
 
         tasks = [begin(0, first.token), begin(starts[-1])]
         pages = [self._work.result(task, self._share) for task in tasks]
-        if len(pages[1].rows) == first.total - starts[-1] and not pages[1].ids & first.ids:
-            tasks = [begin(start) for start in starts[:-1]]
-            found = graph.together(begun, [*pages, *(self._work.result(task, self._share) for task in tasks)])
-            if found is not None:
-                return found
-        asked = (self._client, version, begun.scope, graph.Query(begun.text, begun.text), convert)
-        return t.cast(
-            "list[t.Any]", self._work.result(self._work.start("Resource Graph", graph.rows, *asked), self._share)
-        )
+        if len(pages[1].rows) != first.total - starts[-1] or pages[1].ids & first.ids:
+            return None
+        tasks = [begin(start) for start in starts[:-1]]
+        return graph.together(begun, [*pages, *(self._work.result(task, self._share) for task in tasks)])
 
     def _where(self, kind: str, tags: bool = True) -> list[str]:
         groups = self._scope.vm_groups if kind == graph.VM else self._scope.vmss_groups
@@ -161,7 +170,7 @@ class GraphRoute:
     def _missed(self, machines: Iterable[Row], nics: Iterable[Row]) -> list[Row]:
         """Return the interfaces that a machine names and that do not name it: they are not beside it."""
         read = {str(one["id"]).lower() for one in nics}
-        named = {str(one.get("id") or "").lower() for row in machines for one in row.get("nics") or []}
+        named = {str(one.get("id") or "").lower() for row in machines for one in model.nics_of(row)}
         missed = sorted(named - read - {""})
         if not missed:
             return []
@@ -276,7 +285,7 @@ def _machine(row: Row) -> Row:
     """Return a row of Resource Graph; the whole properties come when the exact columns were refused."""
     if "properties" in row:
         return model.flat_machine(row)
-    row["instanceView"] = row.get("instanceView") or {}
+    row["instanceView"] = row["instanceView"] if isinstance(row.get("instanceView"), dict) else {}
     return row
 
 

@@ -603,6 +603,7 @@ def test_ten_thousand_machines_of_all_kinds_take_no_more_than_the_quota() -> Non
     [
         {},
         {"text": '{"totalRecords": 5200, "data": [{"id": "/a"}], "$skipToken": "x"}'},
+        {"status": 400, "body": {"error": {"code": "InvalidQuery", "message": "no $skip"}}},
         {"text": '{"totalRecords": 5201, "data": []}', "after": 1},
     ],
 )
