@@ -89,7 +89,9 @@ def slurm_conf_problems(
     try:
         collected = _slurm_conf.collect(nodes, nodesets, partitions, lines)
         return _slurm_check.problems(_slurm_check.Cluster(config, collected, **options))
-    except (ValueError, AttributeError, TypeError) as exc:
+    except ValueError as exc:
+        return [f"{options.get('variable', 'slurm_config')}: {exc}"]
+    except (AttributeError, TypeError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_conf_problems: {exc}") from exc
 
 

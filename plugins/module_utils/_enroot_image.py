@@ -38,6 +38,15 @@ class Image(t.NamedTuple):
     file: str
 
 
+class Reference(t.NamedTuple):
+    """An image in the words of a registry."""
+
+    user: str
+    registry: str
+    name: str
+    version: str
+
+
 class Record(t.NamedTuple):
     """What is written beside a file."""
 
@@ -69,6 +78,17 @@ def parse(image: t.Any) -> Image:
     registry = f"{parts['registry']}#" if parts["registry"] else ""
     kind = parts["tag"] or (parts["digest"] or "latest").replace("sha256:", "sha256-")[:19]
     return Image(f"docker://{user}{registry}{parts['name']}{tail}", f"{parts['name']}+{kind}".replace("/", "+"))
+
+
+def reference(uri: str) -> Reference:
+    """Return what a registry is asked for an image that parse has named; Docker's own where none is named."""
+    match = _ENROOT.fullmatch(re.sub("^docker://", "", uri))
+    if match is None:
+        raise ImageError(f"{uri} is not an image of a registry")
+    registry, name = match["registry"] or "registry-1.docker.io", match["name"]
+    if not match["registry"] and "/" not in name:
+        name = f"library/{name}"
+    return Reference(match["user"] or "", registry, name, match["digest"] or match["tag"] or "latest")
 
 
 def record_path(path: Path) -> Path:

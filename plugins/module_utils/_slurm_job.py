@@ -73,6 +73,7 @@ class Job(t.NamedTuple):
     nodes: str
     exit_code: int
     output: str | None = None
+    restarts: int = 0
 
     @property
     def waiting(self) -> bool:
@@ -157,6 +158,9 @@ class Slurm:
             job = self.job(number)
             if not job.waiting:
                 return job
+            if job.restarts:
+                self.cancel([number])
+                raise NeverStartedError(f"job {number} was put back into the queue and was cancelled")
             if self._clock() >= deadline:
                 self.cancel([number])
                 raise NeverStartedError(
@@ -302,6 +306,7 @@ def _job(number: int, text: str) -> Job:
         nodes="" if nodes == "(null)" else nodes,
         exit_code=_exit_code(fields.get("ExitCode", "0:0")),
         output=fields.get("StdOut"),
+        restarts=int(fields.get("Restarts", 0)),
     )
 
 

@@ -202,8 +202,8 @@ options:
         O(create_homes=false), and a warning says so. Otherwise homes would be made where the mount hides them.
     type: path
   home_mode:
-    description: Mode of new home folders, four octal digits.
-    type: str
+    description: Mode of new home folders, octal and in quotes. A number is refused, because YAML reads C(0711) as 457.
+    type: raw
     default: "0700"
   exclusive_keys:
     description:
@@ -291,6 +291,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_homes i
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import Defaults, parse
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_processes import end, processes_of
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_sudo import SudoDropIn
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._modes import mode_problem
 
 USER: dict[str, t.Any] = {
     "name": {"type": "str"},
@@ -331,7 +332,7 @@ SPEC: dict[str, t.Any] = {
     "home_base": {"type": "str", "default": "/home"},
     "create_homes": {"type": "bool", "default": True},
     "home_mount": {"type": "path"},
-    "home_mode": {"type": "str", "default": "0700"},
+    "home_mode": {"type": "raw", "default": "0700"},
     "exclusive_keys": {"type": "bool", "default": False, "no_log": False},
     "key_pairs": {"type": "dict", "default": {}, "no_log": True},
     "sudoers_file": {"type": "path", "default": "/etc/sudoers.d/gpucluster-users"},
@@ -371,6 +372,9 @@ def main() -> None:
     hide(module, params["removed"])
     defaults = Defaults(params["create_per_user_group"], params["primary_group"], params["shell"], params["home_base"])
     accounts, problems = parse(params["users"], params["groups"], params["removed"], defaults)
+    allowed = mode_problem(params["home_mode"])
+    if allowed:
+        problems.append(f"home_mode is {params['home_mode']!r}; allowed: {allowed}")
     try:
         if problems:
             raise AccountsError(problems)

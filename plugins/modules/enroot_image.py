@@ -18,6 +18,7 @@ description:
   - A file appears under its name only when it is complete and verified. One that is there with its record is left
     alone.
   - Space is looked at before anything is written.
+  - When an import fails, the registry is asked once for the cause, which enroot does not say.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -114,16 +115,24 @@ bytes:
 """
 
 import os
+import re
 import shutil
 import tempfile
 import typing as t
+from http.client import HTTPException
 from pathlib import Path
+from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import open_url
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_credentials as logins
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_image as images
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_registry as registry
 
+_CONFIG = Path("/etc/enroot/enroot.conf")
+_NETWORK = re.compile(r"\s*(ENROOT_ALLOW_HTTP|SSL_CERT_(?:DIR|FILE)|(?:all|no|http|https)_proxy)[\s=]+([^\s$`]+)\s*")
+_SECONDS = 20
 _SECRETS = {
     "ngc": {"type": "str", "no_log": True},
     "machine": {"type": "str"},
@@ -224,7 +233,8 @@ class Task:
         if faults:
             raise images.ImageError("; ".join(faults))
         with tempfile.TemporaryDirectory(dir=self._module.tmpdir) as folder:
-            lines = "".join(login.line() + "\n" for login in logins.logins(entries, None))
+            known = logins.logins(entries, None)
+            lines = "".join(login.line() + "\n" for login in known)
             # The folder is closed to others.
             (Path(folder) / ".credentials").write_text(lines, encoding="utf-8")
             code, out, err = self._module.run_command(
@@ -232,8 +242,38 @@ class Task:
                 environ_update={"ENROOT_CONFIG_PATH": folder, "TTY_OFF": "1"},
             )
         if code or not part.exists():
-            said = [line for line in (err + "\n" + out).splitlines() if line.strip()]
-            raise images.ImageError(f"enroot cannot import {uri}: {' '.join(said[-4:]) or f'exit status {code}'}")
+            said = [line for line in (err + "\n" + out).splitlines() if line.strip() and not line.startswith("[INFO]")]
+            words = " ".join(said[-4:]) or f"nothing, exit status {code}"
+            raise images.ImageError(f"enroot cannot import {uri}: {_cause(uri, known)}enroot said: {words}")
+
+
+def _cause(uri: str, known: list[logins.Login]) -> str:
+    """Return why the registry does not give the image, as a sentence, or nothing."""
+    settings = _network_settings()
+    os.environ.update({key: value for key, value in settings.items() if key != "ENROOT_ALLOW_HTTP"})
+    scheme = "http" if settings.get("ENROOT_ALLOW_HTTP", "no")[:1].lower() in "yt1" else "https"
+    found = registry.cause(images.reference(uri), known, _ask, scheme)
+    return f"{found}. " if found else ""
+
+
+def _network_settings() -> dict[str, str]:
+    """Return how enroot reaches registries on this machine."""
+    try:
+        lines = _CONFIG.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    return {match[1]: match[2] for line in lines if (match := _NETWORK.fullmatch(line))}
+
+
+def _ask(method: str, url: str, headers: t.Mapping[str, str]) -> registry.Answer:
+    """Ask a server once."""
+    try:
+        with open_url(url, method=method, headers=dict(headers), timeout=_SECONDS) as reply:
+            return registry.Answer(reply.status, body=reply.read(1 << 20).decode("utf-8", "replace"))
+    except HTTPError as exc:
+        return registry.Answer(exc.code, exc.headers.get("WWW-Authenticate") or "")
+    except (OSError, ValueError, HTTPException) as exc:
+        return registry.Answer(0, body=str(getattr(exc, "reason", exc)))
 
 
 def main() -> None:

@@ -74,6 +74,15 @@ def is_raw(options: t.Any) -> bool:
     return isinstance(options, str) and "(" in options
 
 
+def trusts_everybody(export: t.Mapping[str, t.Any], default_clients: t.Any) -> bool:
+    """Tell whether root of any machine at all is root on an export."""
+    if is_raw(export.get("options")):
+        found = _RAW_CLIENTS.findall(export["options"])
+        return any(word.startswith("*(") and "no_root_squash" in word.split("(")[1] for word in found)
+    entry = export_entry({**export, "path": ""}, default_clients)
+    return any(client.startswith("*(") and "no_root_squash" in client for client in entry["clients"])
+
+
 def export_entry(export: t.Mapping[str, t.Any], default_clients: t.Any) -> dict[str, t.Any]:
     """Return one export as the module nfs_exports takes it."""
     if is_raw(export.get("options")):
@@ -122,5 +131,5 @@ def mount_entry(mount: t.Mapping[str, t.Any], default_server: str, default_optio
         "source": mount_source(mount, default_server),
         "type": mount_type(mount),
         "options": mount_options(mount, default_options),
-        "hide": bool(mount.get("hide", False)),
+        "hide": str(mount.get("hide", False)).lower() in ("true", "yes", "on", "1"),
     }

@@ -138,6 +138,8 @@ def _pair(key: str, text: str) -> str:
     shown = "" if SECRET_KEYS.search(key) else f": {text!r}"
     if "\n" in text or "\r" in text:
         raise ConfError(f"{key}: the value has more than one line{shown}")
+    if text.endswith("\\"):
+        raise ConfError(f"{key}: a backslash at the end of the value would swallow the next line{shown}")
     text = re.sub(r"(?<!\\)#", r"\\#", text)
     quoted = len(text) > 1 and text.startswith('"') and text.endswith('"')
     inner = text[1:-1] if quoted else text

@@ -29,7 +29,14 @@ def sinfo(options: dict[str, str]) -> None:
     wanted = names(options.get("--nodes", ",".join(NODES)))
     for name, node in NODES.items():
         if name in wanted:
-            fields = {"%N": name, "%R": "main", "%T": node["state"], "%v": "24.11.5", "%c": "96", "%E": "none"}
+            fields = {
+                "%N": name,
+                "%R": "main",
+                "%T": node["state"],
+                "%v": "24.11.5",
+                "%c": "96",
+                "%E": node.get("reason", "none"),
+            }
             text = options["--format"].replace("%G", f"gpu:{node['gpus']}" if node["gpus"] else "(null)")
             for field, value in fields.items():
                 text = text.replace(field, value)
@@ -39,11 +46,25 @@ def sinfo(options: dict[str, str]) -> None:
 def scontrol(words: list[str]) -> None:
     if words[:2] == ["show", "hostnames"]:
         print("\n".join(words[2].split(",")))
+    elif words == ["ping"]:
+        print("Slurmctld(primary) at head is UP")
     elif words[:2] == ["show", "job"]:
         print(f"JobId=17 JobState={(FOLDER / 'state').read_text(encoding='utf-8')} Reason=Resources NodeList=gpu1")
 
 
+def sbatch() -> None:
+    """Start a job, or drain every node in its prolog."""
+    if (FOLDER / "prolog").exists():
+        why = (FOLDER / "prolog").read_text(encoding="utf-8")
+        drained = {name: {**node, "state": "drained", "reason": why} for name, node in NODES.items()}
+        (FOLDER / "nodes.json").write_text(json.dumps(drained), encoding="utf-8")
+        (FOLDER / "state").write_text("CANCELLED", encoding="utf-8")
+    print(17)
+
+
 def srun(options: dict[str, str], words: list[str]) -> int:
+    if "--help" in options:
+        return 0
     if words[0] == "gpucluster-check":
         return check(options["--nodelist"].split(","))
     print((FOLDER / "output.txt").read_text(encoding="utf-8"))
@@ -76,6 +97,8 @@ def main(name: str, args: list[str]) -> int:
     if name == "scontrol":
         scontrol(words)
     if name == "sbatch":
+        sbatch()
+    if name == "sacct":
         print(17)
     if name == "gpucluster-check":  # only a drained node runs it without a job
         return check([node for node, found in NODES.items() if found["state"] == "drained"])

@@ -71,6 +71,25 @@ def test_a_cluster_without_a_controller_is_not_good(cluster: Cluster) -> None:
     assert cluster.report()["summary"].startswith("did not run although it was asked for: nccl")
 
 
+def test_when_no_node_runs_a_job_the_cause_is_shown_and_nothing_runs_elsewhere(cluster: Cluster) -> None:
+    (cluster.folder / "prolog").write_text("expected 8 GPUs, found 2", encoding="utf-8")
+
+    assert cluster.run("validate.yml", validate_stages=["scheduler", "node", "nccl"]) != 0
+    report = cluster.report()
+    assert report["worst"] == [
+        "gpu1: job runs: drained: expected 8 GPUs, found 2",
+        "gpu2: job runs: drained: expected 8 GPUs, found 2",
+        "gpu1: state in Slurm: since this run began: drained: expected 8 GPUs, found 2",
+        "gpu2: state in Slurm: since this run began: drained: expected 8 GPUs, found 2",
+        "stage node: nothing was done, for none of the chosen nodes ran a job",
+        "stage nccl: nothing was done, for none of the chosen nodes ran a job",
+    ]
+    assert "aggregated" not in str(report), "Jinja's words"
+    jobs = cluster.calls("sbatch")
+    assert jobs
+    assert all(any(option.startswith("--nodelist=gpu") for option in job) for job in jobs)
+
+
 def test_words_of_the_command_line_are_not_taken_from_the_inventory(cluster: Cluster) -> None:
     cluster.hosts["gpu1"]["gpucluster_vm_size"] = A100
     cluster.variables |= {

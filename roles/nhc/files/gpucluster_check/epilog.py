@@ -77,7 +77,10 @@ def _gpus(
     limit = float(settings.get("gpu_memory_max_mib", 1024))
     try:
         for _step in range(max(1, int(settings.get("gpu_memory_samples", 5)))):
-            gpus = [gpu for gpu in nvidia_smi.gpus(machine, 10, tool).gpus if gpu.row["index"] in indexes]
+            found = nvidia_smi.gpus(machine, 10, tool).gpus
+            if any(gpu.mig for gpu in found):
+                return []  # the job's numbers are those of instances, and what a GPU shows is of all jobs on it
+            gpus = [gpu for gpu in found if gpu.row["index"] in indexes]
             full = [
                 f"{gpu.name}: {gpu.number('memory.used'):.10g} MiB" for gpu in gpus if gpu.number("memory.used") > limit
             ]

@@ -24,12 +24,13 @@ if t.TYPE_CHECKING:
 # A job's group has its number, or from Slurm 26.05 on its SLUID.
 _SLURM = re.compile(
     r"^(?:/(?!user\.slice/)[^/]+)*?/(?:"
-    r"(?:[^/]+_)?slurmstepd\.scope/(?P<v2>job_\d+|s[0-9A-Z]{13})"  # cgroup v2
+    r"(?:[^/]+_)?slurmstepd\.scope/(?P<v2>job_\d+|s[0-9A-Z]{13}|system)"  # cgroup v2
     r"|slurm(?:_[^/]+)?/uid_\d+/(?P<v1>job_\d+)"  # cgroup v1
     r"|(?:[^/]+_)?slurmd\.service"  # no control groups for jobs
     r")(?:/|$)"
 )
 _STEP_DAEMON = "slurmstepd"
+_KEEPER = "system"  # where one daemon keeps the control groups of jobs alive
 _TITLE = re.compile(r"^slurmstepd: \[(\d+)[.+:]")
 
 
@@ -60,7 +61,8 @@ class Here(t.NamedTuple):
 
     processes: list[Process]
     steps: list[Step]
-    slurmd: bool  # whether slurmd was found where Slurm's processes are looked for
+    slurmd: bool = False  # whether slurmd was found where Slurm's processes are looked for
+    groups: bool = False  # whether jobs have control groups
 
 
 def check(case: Case) -> Finding:
@@ -70,7 +72,7 @@ def check(case: Case) -> Finding:
 
 def judge(here: Here) -> Finding:
     """Name the processes whose job is over."""
-    left = [str(process) for process in over(here.processes, here.steps)]
+    left = [str(process) for process in over(here, here.steps)]
     if left:
         return unhealthy("no process of a finished job", listing(left))
     if not here.slurmd:
@@ -78,14 +80,18 @@ def judge(here: Here) -> Finding:
     return healthy("no process of a finished job")
 
 
-def over(processes: list[Process], steps: list[Step]) -> list[Process]:
+def over(here: Here, steps: list[Step]) -> list[Process]:
     """Return the processes that are of none of the jobs of these steps."""
     running = {job for step in steps for job in step.jobs}
     oldest = min((step.start for step in steps), default=None)
     return [
         process
-        for process in processes
-        if (process.job not in running if process.job else oldest is None or process.start < oldest)
+        for process in here.processes
+        if (
+            process.job not in running
+            if process.job
+            else not here.groups and (oldest is None or process.start < oldest)
+        )
     ]
 
 
@@ -93,15 +99,13 @@ def of_job(here: Here, jobs: frozenset[str], uid: str) -> list[Process]:
     """Return what is left of a job; without control groups, what its user has left that is of no other job."""
     others = [step for step in here.steps if not step.jobs & jobs]
     return [
-        process
-        for process in over(here.processes, others)
-        if (process.job in jobs if process.job else str(process.uid) == uid)
+        process for process in over(here, others) if (process.job in jobs if process.job else str(process.uid) == uid)
     ]
 
 
 def look(machine: Machine, uid_min: int) -> Here:
     """Return what Slurm started on this node: processes of users, and step daemons; raises UnknownError."""
-    here = Here([], [], slurmd=False)
+    here = Here([], [])
     for pid in machine.names("/proc"):
         if not pid.isdigit():
             continue
@@ -124,11 +128,11 @@ def _daemon(here: Here, found: Process, title: str) -> Here:
     """Take in a process of root."""
     if found.name == "slurmd":
         return here._replace(slurmd=True)
-    if found.name == _STEP_DAEMON:
+    if found.name == _STEP_DAEMON and found.job != _KEEPER:
         number = _TITLE.match(title.replace("\0", " "))
         names = [found.job, f"job_{number[1]}" if number else ""]
         here.steps.append(Step(frozenset(filter(None, names)), found.start))
-    return here
+    return here._replace(groups=here.groups or bool(found.job))
 
 
 def _group(text: str) -> str | None:

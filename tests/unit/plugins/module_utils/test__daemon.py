@@ -116,3 +116,11 @@ def test_a_failed_start_brings_the_end_of_the_log() -> None:
 
     with pytest.raises(_daemon.DaemonError, match=r"systemctl start slurmd: Job for .*\n.*NodeName"):
         fake.bring()
+
+
+def test_a_failure_that_is_no_units_has_no_log() -> None:
+    fake = FakeMachine(RUNNING.replace("NeedDaemonReload=no", "NeedDaemonReload=yes"))
+    fake.fails = "daemon-reload"
+
+    with pytest.raises(_daemon.DaemonError, match=r"^systemctl daemon-reload: Job for slurmd.service failed.$"):
+        fake.bring("/etc/slurmd")

@@ -16,9 +16,10 @@ def _zeros(size: int) -> bytes:
 
 def test_a_present_key_is_kept() -> None:
     assert _munge_key.choose(PRESENT, None, _zeros) == PRESENT
+    assert _munge_key.choose(b"k" * 32, None, _zeros) == b"k" * 32
 
 
-@pytest.mark.parametrize("present", [None, b"", b"short"])
+@pytest.mark.parametrize("present", [None, b"", b"short", b"k" * 31])
 def test_a_machine_without_a_usable_key_gets_a_random_one(present: bytes | None) -> None:
     assert _munge_key.choose(present, None, _zeros) == b"\0" * _munge_key.DEFAULT_BYTES
 

@@ -267,3 +267,13 @@ def test_no_unmount_waits_for_a_dead_server() -> None:
     unmounts = [call for call in machine.calls if "umount" in call]
     assert {call[-1] for call in unmounts} == {"/home", "/shared"}
     assert all(call[0] == "timeout" and 0 < int(call[1]) <= 60 for call in unmounts)
+
+
+def test_a_line_that_somebody_removed_comes_back_though_the_mount_is_there() -> None:
+    machine = FakeMachine()
+    run(machine, HOME)
+    after = machine.files["/etc/fstab"]
+    machine.files["/etc/fstab"] = "/dev/vda / ext4 noatime 0 1\n"
+
+    assert run(machine, HOME) == (True, [])
+    assert machine.files["/etc/fstab"] == after

@@ -84,3 +84,10 @@ def test_no_text_makes_a_parser_fail(text: str) -> None:
 )
 def test_no_row_makes_the_parser_fail(cells: list[str]) -> None:
     _nvidia_csv.parse_gpus(", ".join(cells), {})
+
+
+def test_half_of_a_pair_of_clocks_is_no_pair() -> None:
+    header = "uuid, memory [MHz], graphics [MHz]\n"
+    rows = "GPU-a, 2619 MHz, 1980 MHz\nGPU-a, [N/A], 1965 MHz\nGPU-a, 2619 MHz, [N/A]\nGPU-a, 2619 MHz, 1965 MHz\n"
+
+    assert _nvidia_csv.parse_supported(header + rows) == {"GPU-a": {2619: [1980, 1965]}}

@@ -99,3 +99,11 @@ def test_good_layout_draws_no_warning(name: str, threads: int) -> None:
     record = _catalogue.find(name)
 
     assert _placement.warnings(record, _placement.default_tasks(record), threads) == []
+
+
+def test_tasks_without_gpus_are_spread_over_the_numa_nodes_in_blocks() -> None:
+    record = {**_catalogue.find("DGX_H100"), "gpus": {"count": 0}, "topology": []}
+
+    assert [task.numa_node for task in _placement.place(record, 4)] == [0, 0, 1, 1]
+    assert [task.numa_node for task in _placement.place(record, 3)] == [0, 0, 1]
+    assert _placement.default_tasks(record) == 2

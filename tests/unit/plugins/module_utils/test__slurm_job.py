@@ -99,6 +99,22 @@ def test_a_job_that_never_starts_is_cancelled_with_its_reason(state: str, words:
     assert fake.cancelled() == ["206"]
 
 
+def test_a_job_that_is_put_back_into_the_queue_is_cancelled_at_once() -> None:
+    class RequeuedSlurm(FakeSlurm):
+        """The prolog failed, and Slurm will try again when the node is back."""
+
+        def __call__(self, args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+            code, out, err = super().__call__(args, data)
+            return code, out.replace("Restarts=0", "Restarts=1"), err
+
+    fake = RequeuedSlurm(["pending-node"])
+
+    with pytest.raises(_slurm_job.NeverStartedError, match="put back into the queue"):
+        slurm(fake).wait_started(206, 30)
+    assert fake.cancelled() == ["206"]
+    assert len(fake.calls) == 2, "nobody waits until the time is over"
+
+
 def test_an_unknown_reason_is_still_printed() -> None:
     assert _slurm_job.explain("AssocGrpCPULimit") == "a limit of the account or QOS is reached"
     assert "scontrol" in _slurm_job.explain("SomethingNew")
@@ -182,3 +198,14 @@ def test_options_are_written_as_slurm_wants_them() -> None:
     given = {"job_name": "x", "nodelist": ["a", "b"], "exclusive": True, "qos": None, "gres": "", "reboot": False}
 
     assert _slurm_job.options(given) == ["--job-name=x", "--nodelist=a,b", "--exclusive"]
+
+
+@pytest.mark.parametrize("answer", [(1, "CANCELLED by 0|0:15|gpu2\n", "no"), (0, "", ""), (0, "COMPLETED|0:0\n", "")])
+def test_an_accounting_that_does_not_answer_is_not_believed(answer: tuple[int, str, str]) -> None:
+    fake = FakeSlurm(["forgotten"])
+
+    def run(args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+        return answer if args[0] == "sacct" else fake(args, data)
+
+    with pytest.raises(_slurm_job.SlurmError, match="Slurm does not know job 206: slurm_load_jobs error"):
+        _slurm_job.Slurm(run).job(206)

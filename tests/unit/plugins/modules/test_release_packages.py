@@ -21,7 +21,7 @@ class Module:
     """What the code needs of AnsibleModule."""
 
     def __init__(self, source: str, check_mode: bool = False) -> None:
-        self.params = {"source": source}
+        self.params: dict[str, t.Any] = {"source": source, "retries": 2, "timeout": 1}
         self.check_mode = check_mode
 
 
@@ -73,9 +73,8 @@ def test_a_mirror_that_cannot_answer_is_not_one_that_refuses(
         return None, {"status": status, "msg": "no"}
 
     monkeypatch.setattr(release_packages, "fetch_url", answer)
-    monkeypatch.setattr(release_packages.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
     module = Module("https://mirror.test")
-    module.params = {"retries": 2, "timeout": 1}
 
     with pytest.raises(error, match=r"https://mirror\.test/a\.deb"):
         release_packages.fetch(t.cast("t.Any", module), "https://mirror.test/a.deb", tmp_path / "a.deb")

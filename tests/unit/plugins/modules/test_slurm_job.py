@@ -134,6 +134,15 @@ def test_a_job_is_never_submitted_with_an_empty_list_of_nodes() -> None:
     assert "sbatch" not in fake.names()
 
 
+def test_a_job_may_be_requeued_for_slurmd_never_ends_to_complain_about_one_that_may_not() -> None:
+    fake = FakeCluster()
+    run(fake, command=["true"], nodelist=["gpu2"])
+    submitted = next(call for call in fake.calls if call[0] == "sbatch")
+
+    assert "--requeue" in submitted
+    assert "--no-requeue" not in submitted
+
+
 class SickCluster(FakeCluster):
     """Slurm drains gpu2 for its prolog, and ends the job that has it, as 24.11.5 does: CANCELLED, and no more."""
 

@@ -50,6 +50,14 @@ def test_what_is_missing_is_named(source: str) -> None:
         auth.make_credential(auth.Identity(source=source, client_id="c"), CHINA)
 
 
+@pytest.mark.parametrize("proof", ["secret", "certificate", "oidc_token", "oidc_token_file"])
+def test_what_is_there_is_not_called_missing(proof: str) -> None:
+    given: dict[str, t.Any] = {proof: "x"}
+
+    with pytest.raises(ConfigError, match=r"missing: tenant$"):
+        auth.make_credential(auth.Identity(source="env", client_id="c", **given), CHINA)
+
+
 def test_no_secret_in_any_text() -> None:
     identity = auth.Identity(secret="hidden", oidc_token="hidden", **APPLICATION)
 

@@ -170,3 +170,8 @@ def test_clouds_by_name_and_by_address() -> None:
         module.find_cloud("Mars", fetch)
     with pytest.raises(ConfigError, match="names no sign-in address"):
         module.find_cloud("https://stack.test", lambda url: {})
+
+
+@pytest.mark.parametrize(("status", "refusal"), [(401, True), (403, True), (404, False), (429, False), (500, False)])
+def test_only_a_lack_of_rights_is_a_refusal(status: int, refusal: bool) -> None:
+    assert RequestError(status, "code", "text").is_refusal() == refusal

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,3 +110,10 @@ def test_a_lustre_mount_has_options_of_its_own() -> None:
 
 def test_nested_lists_of_hosts_become_one_list() -> None:
     assert flatten([["a", ["b"]], "c,a"]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("word", "hides"), [(True, True), ("yes", True), ("false", False), ("no", False), ("0", False)]
+)
+def test_a_mount_hides_only_if_it_says_so(word: t.Any, hides: bool) -> None:
+    assert mount_entry({"path": "/home", "server": "a", "hide": word}, "", None)["hide"] is hides

@@ -85,3 +85,17 @@ def test_equal_values_never_fall_short_of_each_other(values: list[float]) -> Non
     same = {str(place): values[0] for place in range(len(values))}
 
     assert not _shortfalls.shortfalls({"x": same}, {}, relative={"fail": 0.9})
+
+
+def test_three_others_that_agree_make_an_outlier_and_two_do_not() -> None:
+    three = _shortfalls.shortfalls({"busbw": {"a": 450, "b": 451, "c": 452, "d": 300}}, {})
+    two = _shortfalls.shortfalls({"busbw": {"a": 450, "b": 451, "d": 300}}, {})
+
+    assert [item.name for item in three] == ["d"]
+    assert two == []
+
+
+def test_the_limit_of_a_fraction_is_told_in_the_unit_of_the_figure() -> None:
+    (found,) = _shortfalls.shortfalls({"busbw": {"a": 400, "b": 400, "c": 100}}, {}, relative={"fail": 0.5})
+
+    assert (found.name, found.level, found.limit) == ("c", "fail", 200.0)

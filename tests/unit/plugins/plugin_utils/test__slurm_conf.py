@@ -112,3 +112,8 @@ def test_what_is_printed_is_read_back() -> None:
 def test_a_line_that_slurm_cannot_read_is_named() -> None:
     with pytest.raises(conf.ConfError, match="'borked' in the line 'ClusterName=lab borked'"):
         conf.parse("ClusterName=lab borked\n")
+
+
+def test_a_value_does_not_swallow_the_next_line() -> None:
+    with pytest.raises(conf.ConfError, match="Prolog: a backslash at the end of the value would"):
+        conf.render({"Prolog": "/etc/slurm/prolog\\", "Epilog": "/etc/slurm/epilog"})

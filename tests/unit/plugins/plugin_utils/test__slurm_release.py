@@ -82,3 +82,17 @@ def test_too_wide_a_gap_names_the_way_round(present: str, wanted: str, way: str)
     (message,) = release.upgrade_problems(present, wanted)
 
     assert message.endswith(f"upgrade by way of {way}")
+
+
+@pytest.mark.parametrize(
+    ("present", "wanted", "way"),
+    [
+        ("22.05.8", "26.05.0", "23.11 and then 25.05 and then 26.05"),
+        ("26.11.1", "28.11.0", "28.05 and then 28.11"),
+        ("24.05.0", "27.05.0", "25.11 and then 27.05"),
+    ],
+)
+def test_the_shortest_way_is_told_also_over_releases_to_come(present: str, wanted: str, way: str) -> None:
+    (message,) = release.upgrade_problems(present, wanted)
+
+    assert message.endswith(f"upgrade by way of {way}")

@@ -69,7 +69,7 @@ def test_processes_in_the_control_group_of_the_job_are_ended_and_no_others(
         machines.process(
             203, "forged", "0::/user.slice/user-2001.slice/user@2001.service/slurmstepd.scope/job_7/step_0"
         ),
-        machines.process(204, "orphan", SERVICE),
+        machines.process(204, "agent", SERVICE, start=10),  # that a prolog started, for example
     )
 
     assert epilog.clean(machine, CONFIG, {**JOB, **environment}) == []
@@ -172,6 +172,16 @@ def test_without_a_job_nothing_is_touched(job: str) -> None:
 
     assert epilog.clean(machine, CONFIG, {**JOB, "SLURM_JOB_ID": job})
     assert machine.signals == []
+
+
+def test_what_other_jobs_hold_on_a_divided_gpu_is_not_of_this_one() -> None:
+    machine = machines.healthy(SIZE)
+    _smi(machine).config["faults"] = {"mig": [1]}
+    _smi(machine).shows(1, memory__used="30000")
+    _smi(machine).shows("*", clocks__applications__graphics="1095")
+
+    assert epilog.clean(machine, CONFIG, JOB) == []
+    assert not [call for call in machine.calls if "-ac" in call]
 
 
 def test_a_job_without_gpus_starts_no_nvidia_smi() -> None:

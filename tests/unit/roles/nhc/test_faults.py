@@ -372,3 +372,55 @@ def test_an_xid_of_the_hardware_convicts(number: int) -> None:
     _log(f"NVRM: Xid (PCI:0001:00:00): {number}, pid=1")(machine)
 
     assert machines.judge(machine, machines.expectations(SIZE), names=["gpu_xid"])["gpu_xid"].status == "unhealthy"
+
+
+@pytest.mark.parametrize(
+    ("single", "double", "status"), [(61, 0, "healthy"), (31, 31, "unhealthy"), (0, 62, "unhealthy")]
+)
+def test_retired_pages_are_counted_together(single: int, double: int, status: str) -> None:
+    size = "standard_nd40rs_v2"
+    machine = machines.healthy(size)
+    values = {"retired_pages__single_bit_ecc__count": str(single), "retired_pages__double_bit__count": str(double)}
+    _gpu(2, **values)(machine)
+
+    assert machines.judge(machine, machines.expectations(size), names=["gpu_remap"])["gpu_remap"].status == status
+
+
+@pytest.mark.parametrize(
+    ("blocks", "inodes", "status", "words"),
+    [
+        (90.0, 98.0, "healthy", "at most 90 % of space and 98 % of inodes used on /"),
+        (90.1, 2.0, "unhealthy", "found / 90.1 % of space"),
+        (40.0, 98.1, "unhealthy", "found / 98.1 % of inodes"),
+    ],
+)
+def test_a_file_system_may_be_as_full_as_its_limit(blocks: float, inodes: float, status: str, words: str) -> None:
+    machine = machines.healthy(SIZE)
+    machine.space["/"] = Space(blocks, inodes)
+    verdict = machines.judge(machine, machines.expectations(SIZE), names=["filesystems"])["filesystems"]
+
+    assert verdict.status == status
+    assert words in verdict.reason
+
+
+def test_application_clocks_count_only_where_they_are_wanted() -> None:
+    machine = machines.healthy(SIZE)
+    _gpu(3, clocks__applications__graphics="345")(machine)
+    seen = []
+    for application in (True, False):
+        config = machines.expectations(SIZE, gpu_clocks={"application": application})
+        seen.append(machines.judge(machine, config, names=["gpu_clocks"])["gpu_clocks"].status)
+
+    assert seen == ["unhealthy", "healthy"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "status"), [("1.000000", "healthy"), ("-1.000000", "healthy"), ("-1.1", "unhealthy")]
+)
+def test_a_clock_may_be_off_by_its_limit(offset: str, status: str) -> None:
+    machine = machines.healthy(SIZE)
+    fields = f"C0A80101,192.168.1.1,3,1763623000.1,{offset},0.00001,0.00002,-1.2,0.0,0.1,0.001,0.01,64.2,Normal\n"
+    _tool("chronyc", fields)(machine)
+    config = machines.expectations(SIZE, clock={"samples": 1})
+
+    assert machines.judge(machine, config, names=["clock"])["clock"].status == status

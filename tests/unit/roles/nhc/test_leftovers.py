@@ -103,11 +103,21 @@ def test_a_control_group_that_a_user_made_drains_no_node(forged: str) -> None:
     ],
     ids=["unified", "sluid", "v1", "hybrid"],
 )
-@pytest.mark.parametrize("step", [{}, _step(100, "7.batch", f"{SCOPE}/job_7/step_batch/slurm", start=2000)])
-def test_a_process_of_a_job_that_is_over_is_named(cgroup: str, of: str, step: dict[str, str]) -> None:
+@pytest.mark.parametrize("running", [False, True])
+def test_a_process_of_a_job_that_is_over_is_named(cgroup: str, of: str, running: bool) -> None:
+    folder = f"{SCOPE}/job_7/step_batch/slurm" if of else HYBRID
+    step = _step(100, "7.batch", folder, start=2000) if running else {}
     verdict = _judged(step, machines.process(102, "sleep (1)", cgroup, start=1999))
 
     assert verdict.reason == f"expected no process of a finished job, found sleep (1) (102){of}"
+
+
+def test_where_jobs_have_control_groups_what_a_prolog_started_for_a_user_is_no_leftover() -> None:
+    keeper = machines.process(104, "slurmstepd", f"{SCOPE}/system", uid=0, title="/usr/sbin/slurmstepd\0infinity")
+    service = machines.process(102, "agent", "0::/system.slice/slurmd.service", start=10)
+
+    assert _judged(service).status == "unhealthy"
+    assert _judged(service, keeper).status == "healthy"
 
 
 def test_a_users_program_that_calls_itself_a_step_daemon_hides_nothing() -> None:
@@ -155,7 +165,7 @@ def _denied() -> str:
 def test_no_name_in_slurm_is_taken_for_that_of_a_job() -> None:
     groups = {
         f"{SCOPE}/job_7": "job_7",
-        f"{SCOPE}/system": None,
+        f"{SCOPE}/system": "system",
         "0::/system.slice/slurmdbd.service": None,
         "0::/system.slice/slurmd.service": "",
         "0::/system.slice/gpu1_slurmd.service/x": "",

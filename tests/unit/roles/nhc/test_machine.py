@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check import process
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.machine import Machine, Space
+from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.verdict import tidy
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -112,3 +113,14 @@ def test_kernel_log_is_read_in_any_form(tmp_path: Path) -> None:
     assert Machine().kernel_log(str(tmp_path / "log")) == ["[    1.000000] a", "[    2.000000] b"]
     with pytest.raises(OSError, match="No such file"):
         Machine(root=str(tmp_path)).kernel_log("/dev/kmsg")
+
+
+def test_a_program_that_floods_its_errors_is_ended() -> None:
+    assert process.run(["sh", "-c", "cat /dev/zero >&2"], 30).state == process.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("a\x1b[31mb", "a [31mb"), ("a\n\tb  c", "a b c"), ("x" * 400, "x" * 297 + "..."), ("", "")]
+)
+def test_a_reason_is_one_printable_line(text: str, line: str) -> None:
+    assert tidy(text) == line

