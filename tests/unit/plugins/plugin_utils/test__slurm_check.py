@@ -191,7 +191,7 @@ def test_numbers_fit_each_other_and_their_range(config: dict[str, t.Any], expect
 
 
 def test_lines_of_partitions_and_nodes_are_blamed_on_their_own_inputs() -> None:
-    lines = [
+    lines: list[dict[str, t.Any]] = [
         {"NodeName": "gpu[1-2]", "Sockts": 1},
         {"PartitionName": "a", "Nodes": "gpu9"},
         {"PartitionName": "b", "Sate": "UP"},
