@@ -61,8 +61,9 @@ def submit_options(params: dict[str, t.Any], nodes: t.Sequence[str] | None, coun
         "exclusive": params["exclusive"],
         "time": str(params["time_limit"]),
         "no_kill": True,
-        # Where the prolog of a job fails that must not be requeued, slurmd 24.11 tells the controller so every 15 seconds for
-        # ever, and each time the node is drained again, whoever mended it. A job that was requeued is cancelled instead.
+        # Where the prolog of a job fails that must not be requeued, slurmd 24.11 tells the controller so every 15 seconds
+        # for ever, and each time the node is drained again, whoever mended it. A job that was requeued is cancelled
+        # instead.
         "requeue": True,
     }
     return _slurm_job.options({**named, **params["submit_options"]})
