@@ -24,6 +24,10 @@ options:
     description: Name of the variable that every message begins with.
     type: str
     default: slurm_accounts
+  variables:
+    description: By C(qos), C(accounts) and C(users), the variable that a message about it begins with.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -44,6 +48,7 @@ _value:
   elements: str
 """
 
+import re
 import typing as t
 from collections.abc import Mapping
 
@@ -57,7 +62,9 @@ if t.TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def slurm_accounts_problems(entries: Mapping[str, t.Any], variable: str = "slurm_accounts") -> list[str]:
+def slurm_accounts_problems(
+    entries: Mapping[str, t.Any], variable: str = "slurm_accounts", variables: Mapping[str, str] | None = None
+) -> list[str]:
     """Return what is wrong with QOS, accounts and users."""
     if not isinstance(entries, Mapping):
         raise AnsibleFilterError(
@@ -67,10 +74,21 @@ def slurm_accounts_problems(entries: Mapping[str, t.Any], variable: str = "slurm
     given = {kind: listed for kind, listed in entries.items() if listed is not None}
     result = ArgumentSpecValidator(_slurm_accounts.OPTIONS).validate(plain(given))
     if result.error_messages:
-        return [f"{variable}: {message}" for message in result.error_messages]
+        return [f"{_named(str(message), variable, variables)}: {message}" for message in result.error_messages]
     lists = result.validated_parameters
     wanted = _slurm_accounts.wanted(lists["qos"], lists["accounts"], lists["users"])
-    return [f"{variable}: {problem}" for problem in wanted.problems]
+    return [f"{_named(problem, variable, variables)}: {problem}" for problem in wanted.problems]
+
+
+def _named(message: str, variable: str, variables: Mapping[str, str] | None) -> str:
+    """Return the variable that a message is about, by the kind that it begins with or ends with."""
+    for kind, name in (variables or {}).items():
+        one = {"qos": "qos", "accounts": "account", "users": "user"}[kind]
+        if re.match(rf"{one}|elements value for option '{kind}'", message, re.IGNORECASE):
+            return name
+        if re.search(rf"found in {kind}\b", message):
+            return name
+    return ", ".join(variables.values()) if variables else variable
 
 
 class FilterModule:

@@ -27,7 +27,7 @@ options:
   file:
     description: Name of the file.
     type: str
-    choices: [slurm.conf, cgroup.conf, gres.conf, slurmdbd.conf]
+    choices: [slurm.conf, cgroup.conf, gres.conf, mpi.conf, slurmdbd.conf]
     default: slurm.conf
   version:
     description: The version of Slurm that will read the file.
@@ -89,7 +89,9 @@ def slurm_conf_problems(
     try:
         collected = _slurm_conf.collect(nodes, nodesets, partitions, lines)
         return _slurm_check.problems(_slurm_check.Cluster(config, collected, **options))
-    except (ValueError, AttributeError, TypeError) as exc:
+    except ValueError as exc:
+        return [f"{options.get('variable', 'slurm_config')}: {exc}"]
+    except (AttributeError, TypeError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_conf_problems: {exc}") from exc
 
 

@@ -19,6 +19,9 @@ if t.TYPE_CHECKING:
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 LOWEST, HIGHEST = 1000, 2_147_483_647
 NOBODY = (65534, 65535)
+# Accounts and groups of the system and of the cluster's daemons. The module finds others on the machine.
+SYSTEM_USERS = ("root", "nobody", "munge", "slurm", "mysql", "sshd", "messagebus", "_apt")
+SYSTEM_GROUPS = ("root", "nobody", "nogroup", "munge", "slurm", "mysql", "shadow")
 NOWHERE = "/nonexistent"  # the home of Debian's accounts that have none
 SUDO_ALL = "ALL=(ALL:ALL) NOPASSWD: ALL"
 
@@ -223,7 +226,7 @@ def _primary(item: _Item, name: str, uid: int | None, defaults: Defaults) -> tup
 
 def _user(item: _Item, defaults: Defaults) -> tuple[User, Group | None]:
     system = item.flag(False, "system")
-    name = item.name(item.first("username", "name"), "name")
+    name = _person(item)
     uid = item.number("uid", system)
     primary, own = _primary(item, name, uid, defaults)
     full_name = item.text("", "gecos") or (item.text("", "name") if item.first("username") else "")
@@ -247,10 +250,16 @@ def _user(item: _Item, defaults: Defaults) -> tuple[User, Group | None]:
     return user, own
 
 
-def _removed(item: _Item) -> Removed:
+def _person(item: _Item) -> str:
+    """Return the name of a user that is not the system's own."""
     name = item.name(item.first("username", "name"), "name")
-    if name == "root":
-        item.wrong("root cannot be removed")
+    if name in SYSTEM_USERS:
+        item.wrong(f"name is {name!r}, an account of the system; allowed: any other name")
+    return name
+
+
+def _removed(item: _Item) -> Removed:
+    name = _person(item)
     remove_home = item.flag(False, "remove_home", "remove")
     return Removed(name, remove_home, item.flag(False, "force"), item.flag(False, "system"))
 
@@ -259,6 +268,8 @@ def _group(item: _Item) -> Group:
     system = item.flag(False, "system")
     present = item.choice("present", "state", ("present", "absent")) == "present"
     name = item.name(item.first("name"), "name")
+    if name in SYSTEM_GROUPS:
+        item.wrong(f"name is {name!r}, a group of the system; allowed: any other name")
     gid = item.number("gid", system) if present and not (system and item.first("gid") is None) else None
     return Group(name, gid, item.sudo(), system, present)
 

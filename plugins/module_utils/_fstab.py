@@ -7,7 +7,10 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import StorageError
 
 
 class Line(t.NamedTuple):
@@ -20,6 +23,8 @@ class Line(t.NamedTuple):
 
     def text(self) -> str:
         """Return the line as it stands in the file; no dump, no check at boot."""
+        if re.search(r"\s", self.type + self.options) or re.search(r"[\n\r]", self.source) or not self.options:
+            raise StorageError(f"the mount of {self.path} cannot stand in a line of fstab: {tuple(self)}")
         return f"{self.source} {escape(self.path)} {self.type} {self.options} 0 0"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import re
 import stat
 import typing as t
 
@@ -19,6 +20,10 @@ ETAB = "/var/lib/nfs/etab"
 # There while the file may hold what the kernel was not told. A boot removes it, and publishes all.
 PENDING = "/run/gpucluster-nfs-exports-pending"
 HEADER = "# Ansible managed: hpcai.gpucluster.nfs_exports\n"
+
+
+# A client with its options, as exports(5) has it: neither blanks nor brackets inside.
+_CLIENT = re.compile(r"[^\s()#\\\"]+(\([^\s()#\\\"]*\))?")
 
 
 class Export(t.NamedTuple):
@@ -32,7 +37,10 @@ class Export(t.NamedTuple):
 
     @property
     def line(self) -> str:
-        """Return its line of the file of exports."""
+        """Return its line of the file of exports, which ends where it is meant to end."""
+        wrong = [client for client in self.clients if not _CLIENT.fullmatch(client)]
+        if wrong or re.search(r"\s", self.path):
+            raise StorageError(f"{wrong[0] if wrong else self.path!r} cannot stand in a line of exports")
         return " ".join([self.path, *self.clients])
 
 

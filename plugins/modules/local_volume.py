@@ -74,8 +74,8 @@ options:
     type: str
     default: defaults
   mode:
-    description: Octal mode of the top folder of a new file system.
-    type: str
+    description: Octal mode, in quotes, of the top folder of a new file system. A number is refused.
+    type: raw
     default: "0755"
   wipe:
     description: Disks that may be overwritten although they hold something.
@@ -114,9 +114,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _disks
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _disks
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._local_volume import Spec, Volume, choose
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError, runner
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._modes import mode_problem
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
 
 SPEC: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -127,7 +128,7 @@ SPEC: dict[str, t.Any] = {
     "level": {"type": "str", "choices": ["raid0", "raid1", "raid5", "raid6", "raid10"], "default": "raid0"},
     "filesystem": {"type": "str", "choices": ["xfs", "ext4"], "default": "xfs"},
     "mount_options": {"type": "str", "default": "defaults"},
-    "mode": {"type": "str", "default": "0755"},
+    "mode": {"type": "raw", "default": "0755"},
     "wipe": {"type": "list", "elements": "path", "default": []},
     "rebuild": {"type": "bool", "default": False},
 }
@@ -135,6 +136,8 @@ SPEC: dict[str, t.Any] = {
 
 def reconcile(machine: Machine, params: t.Mapping[str, t.Any], check_mode: bool) -> tuple[dict[str, t.Any], list[str]]:
     """Bring the volume about; return the result and the warnings."""
+    if mode_problem(params["mode"]):
+        raise StorageError(f"mode is {params['mode']!r}; allowed: {mode_problem(params['mode'])}")
     found = _disks.disks(machine)
     if not params["devices"] and machine.read("/run/systemd/container"):
         raise StorageError("a container has no drives of its own; name devices, or take the machine out of the play")
@@ -162,7 +165,9 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     try:
-        result, warnings = reconcile(Machine(runner(module)), module.params, module.check_mode)
+        result, warnings = reconcile(
+            Machine(_bounded_run.feeding_runner(_bounded_run.WORK)), module.params, module.check_mode
+        )
     except StorageError as exc:
         module.fail_json(msg=str(exc))
     for warning in warnings:

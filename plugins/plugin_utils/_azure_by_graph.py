@@ -24,7 +24,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_work impor
 )
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_arm import Lists
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_client import Client
@@ -57,12 +57,11 @@ class GraphRoute:
         """Return what Resource Graph knows."""
         s, scope = self._settings, self._scope
         sets = self._start_sets() if scope.vmss_groups or s.vmss_tags else []
-        where = graph.conditions(self._filters(), scope.vm_groups.everywhere(), s.graph_where)
-        machines = self._start(graph.VM, where) if scope.vm_groups else []
+        machines = self._start(graph.VM) if scope.vm_groups else []
         found = Rows([], [], [], flat(self._sets(task) for task in sets))
         uniform = scale_sets.wanted(found.scale_sets, scope.vmss_groups.have, s.filters) if scope.vmss_groups else []
         more = self._start_instances(uniform) if uniform else {}
-        self._finish(graph.VM, where, machines, found)
+        self._finish(graph.VM, machines, found)
         found.machines[:] = [one for one in found.machines if scope.vm_groups.have(one["id"])]
         addresses = self._start_addresses(graph.ADDRESS, found.nics)
         if more:
@@ -107,6 +106,20 @@ class GraphRoute:
 
     def _rest(self, begun: graph.Begun, convert: Callable[[Row], t.Any]) -> list[t.Any]:
         """Return all rows of an answer of many pages; its last page shows whether rows can be skipped."""
+        try:
+            found = self._side_by_side(begun, convert)
+        except RequestError as exc:
+            if exc.status not in (200, 400):
+                raise
+            found = None
+        if found is not None:
+            return found
+        version = self._settings.version("resource_graph")
+        asked = (self._client, version, begun.scope, graph.Query(begun.text, begun.text), convert)
+        task = self._work.start("Resource Graph's pages in turn", graph.rows, *asked)
+        return t.cast("list[t.Any]", self._work.result(task, self._share))
+
+    def _side_by_side(self, begun: graph.Begun, convert: Callable[[Row], t.Any]) -> list[t.Any] | None:
         version, first = self._settings.version("resource_graph"), begun.first
         starts = list(range(2 * begun.size, first.total, begun.size))
 
@@ -117,28 +130,32 @@ class GraphRoute:
 
         tasks = [begin(0, first.token), begin(starts[-1])]
         pages = [self._work.result(task, self._share) for task in tasks]
-        if len(pages[1].rows) == first.total - starts[-1] and not pages[1].ids & first.ids:
-            tasks = [begin(start) for start in starts[:-1]]
-            found = graph.together(begun, [*pages, *(self._work.result(task, self._share) for task in tasks)])
-            if found is not None:
-                return found
-        asked = (self._client, version, begun.scope, graph.Query(begun.text, begun.text), convert)
-        return t.cast(
-            "list[t.Any]", self._work.result(self._work.start("Resource Graph", graph.rows, *asked), self._share)
-        )
+        if len(pages[1].rows) != first.total - starts[-1] or pages[1].ids & first.ids:
+            return None
+        tasks = [begin(start) for start in starts[:-1]]
+        return graph.together(begun, [*pages, *(self._work.result(task, self._share) for task in tasks)])
 
-    def _start(self, kind: str, where: Sequence[str]) -> list[Task]:
-        return self._ask(graph.joined(kind, where), _pair)
+    def _where(self, kind: str, tags: bool = True) -> list[str]:
+        groups = self._scope.vm_groups if kind == graph.VM else self._scope.vmss_groups
+        filters = {name: value for name, value in self._filters().items() if tags or name != "tags"}
+        return graph.conditions(filters, groups.everywhere(), self._settings.graph_where)
 
-    def _finish(self, kind: str, where: Sequence[str], tasks: list[Task], found: Rows) -> None:
-        """Add the machines and their interfaces; ask for both apart where Azure does not take the two together."""
+    def _start(self, kind: str) -> list[Task]:
+        return self._ask(graph.joined(kind, self._where(kind)), _pair)
+
+    def _finish(self, kind: str, tasks: list[Task], found: Rows) -> None:
+        """
+        Add the machines and their interfaces.
+
+        Where Azure does not take that query, both are asked for apart, and tags are left to the client.
+        """
         try:
             pairs = self._rows(tasks, _pair)
         except RequestError as exc:
             if exc.status != 400:
                 raise
             nic_kind = graph.NIC if kind == graph.VM else graph.INSTANCE_NIC
-            apart = self._ask(graph.query(kind, graph.MACHINE, where), _machine)
+            apart = self._ask(graph.query(kind, graph.MACHINE, self._where(kind, tags=False)), _machine)
             others = self._ask(graph.query(nic_kind, graph.NIC_COLUMNS), model.flat_nic)
             found.machines.extend(self._rows(apart, _machine))
             found.nics.extend(self._rows(others, model.flat_nic))
@@ -153,7 +170,7 @@ class GraphRoute:
     def _missed(self, machines: Iterable[Row], nics: Iterable[Row]) -> list[Row]:
         """Return the interfaces that a machine names and that do not name it: they are not beside it."""
         read = {str(one["id"]).lower() for one in nics}
-        named = {str(one.get("id") or "").lower() for row in machines for one in row.get("nics") or []}
+        named = {str(one.get("id") or "").lower() for row in machines for one in model.nics_of(row)}
         missed = sorted(named - read - {""})
         if not missed:
             return []
@@ -222,8 +239,7 @@ class GraphRoute:
             return {"lists": scale_sets.Reader(self._work, self._lists).start(uniform)}
         groups = scope.vmss_groups.everywhere()
         filters = self._filters()
-        where = graph.conditions(filters, groups, s.graph_where)
-        started: dict[str, t.Any] = {"where": where, "machines": self._start(graph.INSTANCE, where)}
+        started: dict[str, t.Any] = {"machines": self._start(graph.INSTANCE)}
         if s.verify != "none" and (s.graph_where or filters.get("names") or filters.get("tags")):
             started["counts"] = self._ask(graph.counts(graph.conditions({}, groups)), dict)
         return started
@@ -243,7 +259,7 @@ class GraphRoute:
 
     def _instances(self, found: Rows, uniform: list[Row], more: dict[str, t.Any]) -> Rows:
         read = Rows([], [], [], [])
-        self._finish(graph.INSTANCE, more["where"], more["machines"], read)
+        self._finish(graph.INSTANCE, more["machines"], read)
         # A set that the list does not have yet is no reason to lose its instances.
         unwanted = set(model.by_id(found.scale_sets)) - set(model.by_id(uniform))
         machines = [
@@ -269,7 +285,7 @@ def _machine(row: Row) -> Row:
     """Return a row of Resource Graph; the whole properties come when the exact columns were refused."""
     if "properties" in row:
         return model.flat_machine(row)
-    row["instanceView"] = row.get("instanceView") or {}
+    row["instanceView"] = row["instanceView"] if isinstance(row.get("instanceView"), dict) else {}
     return row
 
 

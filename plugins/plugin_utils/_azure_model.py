@@ -286,7 +286,7 @@ def _membership(row: Row, scale_set: Row | None, view: Mapping[str, t.Any]) -> R
 def _network(row: Row, networks: Networks) -> Record:
     """Return the network variables: the primary interface first, then in the order in which the machine names them."""
     found: Record = {name: [] for name in _NETWORK_LISTS}
-    references = _primary_first([_mapping(nic) for nic in _list(row.get("nics"))], _reference_is_primary)
+    references = _primary_first(nics_of(row), _reference_is_primary)
     if references:
         nics = [networks.nics.get(str(reference.get("id") or "").lower()) for reference in references]
     else:
@@ -347,6 +347,11 @@ def _reference_is_primary(reference: Mapping[str, t.Any]) -> bool:
 
 def _primary_first(items: list[t.Any], is_primary: t.Any = lambda item: item["primary"]) -> list[t.Any]:
     return sorted(items, key=lambda item: not is_primary(item)) if len(items) > 1 else items
+
+
+def nics_of(row: Row) -> list[Row]:
+    """Return the interfaces that a machine names."""
+    return [_mapping(nic) for nic in _list(row.get("nics"))]
 
 
 def by_id(items: Iterable[Row]) -> dict[str, Row]:

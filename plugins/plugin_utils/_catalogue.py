@@ -13,8 +13,8 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue_rules
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue_spec import RECORD
@@ -122,4 +122,4 @@ def _pruned(value: t.Any) -> t.Any:
 
 
 def _read(path: Path) -> t.Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return yaml_load(path.read_text(encoding="utf-8"))

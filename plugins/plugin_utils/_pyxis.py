@@ -12,7 +12,7 @@ import re
 import typing as t
 from pathlib import Path
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 _TABLE = Path(__file__).with_name("_pyxis_options.yml")
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)\Z")
@@ -26,7 +26,7 @@ class PyxisError(ValueError):
 
 @functools.cache
 def _table() -> dict[str, t.Any]:
-    return t.cast("dict[str, t.Any]", yaml.safe_load(_TABLE.read_text(encoding="utf-8")))
+    return t.cast("dict[str, t.Any]", yaml_load(_TABLE.read_text(encoding="utf-8")))
 
 
 def parse_version(text: t.Any) -> Version:

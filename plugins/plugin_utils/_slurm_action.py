@@ -12,7 +12,7 @@ import functools
 import typing as t
 from pathlib import Path
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import (
     _slurm_conf,
@@ -69,7 +69,7 @@ class Action:
 @functools.cache
 def rules() -> dict[str, dict[str, t.Any]]:
     """Return the table of actions by file."""
-    return t.cast("dict[str, dict[str, t.Any]]", yaml.safe_load(_TABLE.read_text(encoding="utf-8")))
+    return t.cast("dict[str, dict[str, t.Any]]", yaml_load(_TABLE.read_text(encoding="utf-8")))
 
 
 def action(before: str, after: str, file: str, version: str, drained: Collection[str] = ()) -> dict[str, t.Any]:

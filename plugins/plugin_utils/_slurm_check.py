@@ -30,6 +30,10 @@ _GRES = re.compile(
 )
 _ALWAYS_KNOWN = ("ALL", "EMPTY")
 _SHOWN = 5
+_INPUTS = {"nodename": "slurm_node_config", "partitionname": "slurm_partitions"}
+# slurmd gives a warning below so many times MessageTimeout; the values are Slurm's own defaults.
+_UNKILLABLE = 5
+_TIMEOUTS = {"messagetimeout": 10, "unkillablesteptimeout": 60}
 
 
 @dataclasses.dataclass
@@ -43,6 +47,10 @@ class Cluster:
     variable: str = "slurm_config"
     gpus: Mapping[str, int] | None = None
     qos: Sequence[str] | None = None
+
+    def blame(self, first: str) -> str:
+        """Return the input that lines with a first key come from, where slurm_config is only the rest of the file."""
+        return _INPUTS.get(first.lower(), self.variable) if self.variable == "slurm_config" else self.variable
 
     def of(self, key: str) -> list[dict[str, t.Any]]:
         """Return the lines of one kind, their keys in lower case, without lines of defaults."""
@@ -72,6 +80,7 @@ def problems(cluster: Cluster) -> list[str]:
     found.extend(_partition_problems(cluster, hosts))
     found.extend(_gres_problems(cluster))
     found.extend(_qos_problems(cluster))
+    found.extend(_timeout_problems(cluster))
     return found
 
 
@@ -92,7 +101,7 @@ def _line_problems(cluster: Cluster, line: Mapping[str, t.Any]) -> list[str]:
     """Return what is wrong with the keys of one line."""
     first = next(iter(line), "")
     kind = _slurm_keys.line_key(first) if cluster.file == "slurm.conf" else ""
-    where = f"{cluster.variable} ({cluster.file}, {first}={_label(line.get(first))})"
+    where = f"{cluster.blame(first)} ({cluster.file}, {first}={_label(line.get(first))})"
     if cluster.file == "slurm.conf" and not kind:
         return [f"{where}: a line begins with one of {', '.join(_slurm_keys.LINE_KEYS)}"]
     known = dict(_slurm_keys.table(cluster.file, kind))
@@ -128,11 +137,11 @@ def _hosts(cluster: Cluster) -> tuple[set[str], list[str]]:
         try:
             names = _names(line["nodename"])
         except ValueError as exc:
-            found.append(f"{cluster.variable}: NodeName: {exc}")
+            found.append(f"{cluster.blame('NodeName')}: NodeName: {exc}")
             continue
         twice = hosts.intersection(names)
         if twice:
-            found.append(f"{cluster.variable}: more than one NodeName line names {_some(twice)}")
+            found.append(f"{cluster.blame('NodeName')}: more than one NodeName line names {_some(twice)}")
         hosts.update(names)
     return hosts, found
 
@@ -165,18 +174,20 @@ def _partition_problems(cluster: Cluster, hosts: set[str]) -> list[str]:
     names = [str(line["partitionname"]) for line in partitions]
     known = hosts | {str(line["nodeset"]) for line in cluster.of("NodeSet")} | set(_ALWAYS_KNOWN)
     found = [
-        f"{cluster.variable}: more than one PartitionName line names {name}"
+        f"{cluster.blame('PartitionName')}: more than one PartitionName line names {name}"
         for name in sorted({name for name in names if names.count(name) > 1})
     ]
     for line in partitions:
-        where = f"{cluster.variable}: PartitionName {line['partitionname']}"
+        where = f"{cluster.blame('PartitionName')}: PartitionName {line['partitionname']}"
         found.extend(_unknown(line.get("nodes"), known, where, "no NodeName or NodeSet line names"))
         other = line.get("alternate")
         if other and other not in names:
             found.append(f"{where}: Alternate names the unknown partition {other!r}")
     default = [str(line["partitionname"]) for line in partitions if _is_true(line.get("default"))]
     if len(default) > 1:
-        found.append(f"{cluster.variable}: only one partition can have Default=YES, found {', '.join(default)}")
+        found.append(
+            f"{cluster.blame('PartitionName')}: only one partition can have Default=YES, found {', '.join(default)}"
+        )
     return found
 
 
@@ -203,7 +214,7 @@ def _gres_problems(cluster: Cluster) -> list[str]:
     declared = set(_slurm_conf.value_text("GresTypes", types or "").split(","))
     found: list[str] = []
     for line in cluster.of("NodeName"):
-        where = f"{cluster.variable}: NodeName {_label(line['nodename'])}"
+        where = f"{cluster.blame('NodeName')}: NodeName {_label(line['nodename'])}"
         count = 0
         for item in filter(None, _slurm_conf.value_text("Gres", line.get("gres") or "").split(",")):
             match = _GRES.match(item.replace(":no_consume", ""))
@@ -246,7 +257,19 @@ def _qos_problems(cluster: Cluster) -> list[str]:
                 if item not in known and item.upper() != "ALL":
                     near = _slurm_values.nearest(item, sorted(known))
                     found.append(
-                        f"{cluster.variable}: PartitionName {line['partitionname']}: {name} names the unknown "
-                        f"QOS {item!r}{near}"
+                        f"{cluster.blame('PartitionName')}: PartitionName {line['partitionname']}: {name} names the "
+                        f"unknown QOS {item!r}{near}"
                     )
     return found
+
+
+def _timeout_problems(cluster: Cluster) -> list[str]:
+    """Return a time for processes that cannot be killed that is too short for the answers of daemons."""
+    given = {str(key).lower(): value for key, value in cluster.config.items() if not _slurm_conf.is_absent(value)}
+    message, unkillable = (str(given.get(name, default)) for name, default in _TIMEOUTS.items())
+    if not (message.isdigit() and unkillable.isdigit()) or int(unkillable) >= _UNKILLABLE * int(message):
+        return []
+    return [
+        f"{cluster.variable}: UnkillableStepTimeout is {unkillable}, expected {_UNKILLABLE * int(message)} or more, "
+        f"{_UNKILLABLE} times MessageTimeout ({message})"
+    ]

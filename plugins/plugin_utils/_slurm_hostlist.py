@@ -13,6 +13,7 @@ of them has to end it. A name that does not end in a digit is therefore printed 
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import typing as t
 
@@ -23,6 +24,7 @@ if t.TYPE_CHECKING:
 MAX_RANGE = 256 * 1024
 # A number of more digits does not fit Slurm's counters; it is taken as text.
 MAX_DIGITS = 15
+_SHOWN = 80
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _LAST_NUMBER = re.compile(r"(?P<prefix>.*?)(?P<number>\d+)(?P<rest>\D*)\Z", re.DOTALL)
@@ -60,6 +62,8 @@ def expand(expression: str) -> list[str]:
     names: dict[str, None] = {}
     for item in _items(expression):
         names.update(dict.fromkeys(_expand_item(item)))
+        if len(names) > MAX_RANGE:
+            raise HostlistError(f"{expression[:_SHOWN]!r} names more than {MAX_RANGE} hosts")
     return list(names)
 
 
@@ -127,6 +131,8 @@ def _items(expression: str) -> list[str]:
 def _expand_item(item: str) -> list[str]:
     """Return the names of one item of an expression."""
     parts = [_bracket(match[1], item) if match[2] is None else [match[2]] for match in _PIECE.finditer(item)]
+    if math.prod(len(part) for part in parts) > MAX_RANGE:
+        raise HostlistError(f"{item[:_SHOWN]!r} names more than {MAX_RANGE} hosts")
     names = ["".join(combination) for combination in itertools.product(*parts)]
     return [_checked(name) for name in names]
 

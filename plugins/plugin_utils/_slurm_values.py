@@ -26,6 +26,9 @@ _TIME_FORMS = "minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minu
 # Debug levels may also be given by number (log_string2num of SchedMD's src/common/log.c).
 _LEVELS = 10
 _REST_KEY = "Include"
+# AccountingStoragePort, DbdPort, SlurmctldPort (also a range), Port of a node; not SrunPortRange.
+_PORT = re.compile(r"Port\Z")
+_LAST_PORT, _RANGE = 65535, 2
 
 
 def key_problems(values: Mapping[str, t.Any], known: Mapping[str, Key], where: str, version: str) -> list[str]:
@@ -76,9 +79,16 @@ def _value_problems(key: Key, value: t.Any) -> list[str]:
     except ValueError as exc:
         return [str(exc)]
     expected = _CHECKS[key.type](text) if key.type in _CHECKS else ""
+    expected = expected or ("" if not _PORT.search(key.name) or _is_port(text) else "a port from 1 to 65535")
     if expected:
         return [f"{key.name} is {value!r}, expected {expected}"]
     return _choice_problems(key, text)
+
+
+def _is_port(text: str) -> bool:
+    """Whether a text is a port or a range of ports."""
+    numbers = text.split("-") if text.count("-") < _RANGE else [""]
+    return all(number.isdigit() and 1 <= int(number) <= _LAST_PORT for number in numbers)
 
 
 def _choice_problems(key: Key, text: str) -> list[str]:

@@ -12,6 +12,7 @@ import posixpath
 import re
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._modes import mode_problem
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _nfs_data as data
 
 try:
@@ -63,6 +64,8 @@ LIMITS = {
 }
 _PATH = re.compile(r"/[A-Za-z0-9._/+@:-]*")
 _HOST = re.compile(r"@?[A-Za-z0-9*?]([A-Za-z0-9.*?_-]*[A-Za-z0-9*?])?")
+_EXPORT_OPTION = re.compile(r"-?[a-z_]+(=[A-Za-z0-9_.:/@+-]+)?")
+_RAW_EXPORT = re.compile(r" *[^\s()]+\([A-Za-z0-9_.:/@+=,-]*\)( +[^\s()]+\([A-Za-z0-9_.:/@+=,-]*\))* *")
 _SOURCE = {
     "nfs": re.compile(r"(\[[0-9A-Fa-f:%.]+\]|[A-Za-z0-9_.-]+):/\S*"),
     "lustre": re.compile(r"[A-Za-z0-9_.@,:-]+:/[A-Za-z0-9_/-]+"),
@@ -77,7 +80,7 @@ def ready() -> bool:
 
 def problems(settings: Record) -> list[str]:
     """Return one sentence per fault; the keys are the names of the roles' variables, each of which may be missing."""
-    parts = (_exports, _mounts, _volumes, _scratch, _numbers)
+    parts = (_exports, _mounts, _volumes, _scratch, _scratch_mount, _numbers)
     return [*_shapes(settings)] or [problem for part in parts for problem in part(settings)]
 
 
@@ -115,6 +118,8 @@ def is_below(path: str, roots: t.Iterable[str]) -> bool:
 
 def client_problem(client: str) -> str:
     """Return what is wrong with one client of an export, or an empty string."""
+    if not client.isprintable():
+        return f"{client!r} holds a control character"
     if "/" in client:
         return _network_problem(client)
     if re.fullmatch(r"[0-9.]+", client) or ":" in client:
@@ -128,11 +133,18 @@ def _is_address(text: str) -> bool:
     return bool(netaddr.valid_ipv4(text) or netaddr.valid_ipv6(text))
 
 
+def _is_server(text: str) -> bool:
+    """Tell whether a text can be a machine; digits and dots alone have to be an address."""
+    return not re.fullmatch(r"[0-9.]+", text) or _is_address(text)
+
+
 def _network_problem(text: str) -> str:
     try:
         network = netaddr.IPNetwork(text)
     except (netaddr.AddrFormatError, ValueError):
         return f"{text!r} is not a network such as 10.0.0.0/24"
+    if network.prefixlen == 0:
+        return f"{text!r} is every machine there is; name the network of the cluster"
     if network.ip != network.network:
         return f"{text!r} has bits outside its mask; write {network.cidr}"
     return ""
@@ -178,6 +190,8 @@ def _export_clients(where: str, export: Record, settings: Record) -> Iterator[st
         fault = client_problem(client)
         if fault:
             yield f"{where}.clients: {fault}"
+    if data.trusts_everybody(export, settings.get("nfs_clients")):
+        yield f"{where}.clients: root of every machine would be root on {export['path']}; name machines, or squash root"
     for one, other in _overlaps(clients):
         yield f"{where}.clients: the networks {one} and {other} overlap; name only one of them"
 
@@ -186,8 +200,21 @@ def _export_choices(where: str, export: Record) -> Iterator[str]:
     if export.get("squash", "root") not in data.SQUASH:
         yield f"{where}.squash: {export['squash']!r} is none of {', '.join(data.SQUASH)}"
     mode = export.get("mode")
-    if mode is not None and not re.fullmatch(r"[0-7]{3,4}", str(mode)):
-        yield f"{where}.mode: {mode!r} is not an octal mode in quotes, such as '0755'"
+    if mode is not None and mode_problem(mode):
+        yield f"{where}.mode: {mode!r} is not {mode_problem(mode)}"
+    yield from _export_options(where, export)
+
+
+def _export_options(where: str, export: Record) -> Iterator[str]:
+    """Check what stands in the line of the export beside its path: it must not end it, or open another bracket."""
+    options: t.Any = export.get("options")
+    if data.is_raw(options):
+        if not _RAW_EXPORT.fullmatch(options):
+            yield f"{where}.options: {options!r} is not of the form 'client(option,option) client(option)' on one line"
+        return
+    for option in data.split_options(options):
+        if not _EXPORT_OPTION.fullmatch(option):
+            yield f"{where}.options: {option!r} is no option of an export, such as ro or fsid=0"
 
 
 def _mounts(settings: Record) -> Iterator[str]:
@@ -226,6 +253,8 @@ def _mount_source(where: str, entry: Record) -> Iterator[str]:
         yield f"{where} ({entry['path']}): no server; set its server or source, or nfs_server_address"
     elif not pattern.fullmatch(entry["source"]):
         yield f"{where}.source: {entry['source']!r} is not of the form server:/path"
+    elif entry["type"] != "lustre" and not _is_server(entry["source"].partition(":/")[0]):
+        yield f"{where}.source: {entry['source'].partition(':/')[0]!r} is not an IP address"
 
 
 def _mount_options(where: str, entry: Record) -> Iterator[str]:
@@ -306,6 +335,14 @@ def _scratch(settings: Record) -> Iterator[str]:
     count = settings.get("scratch_drive_count")
     if devices and count and int(count) != len(devices):
         yield f"scratch_drive_count: {count}, but scratch_devices names {len(devices)} drives"
+
+
+def _scratch_mount(settings: Record) -> Iterator[str]:
+    options, mode = settings.get("scratch_mount_options"), settings.get("scratch_mode")
+    if options is not None and not re.fullmatch(r"[A-Za-z0-9_.:=/@+,-]+", str(options)):
+        yield f"scratch_mount_options: {options!r} is not a list of options with commas, such as noatime,nodev"
+    if mode is not None and mode_problem(mode):
+        yield f"scratch_mode: {mode!r} is not {mode_problem(mode)}"
 
 
 def _numbers(settings: Record) -> Iterator[str]:

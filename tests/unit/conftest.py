@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+from ansible.plugins.loader import init_plugin_loader
 from hypothesis import HealthCheck, settings
+
+# Tests that template find the collection's filters; it comes before anything of the collection is imported.
+init_plugin_loader([])
 
 # A gate (.ci/run) has to give the same answer twice, also on a slow machine; chance belongs to the developer's runs.
 settings.register_profile("gate", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])

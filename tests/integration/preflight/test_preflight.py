@@ -109,8 +109,13 @@ CASES = {
     "two databases": (_two_databases(), "slurm_database is .*head, gpu1.*, but slurmdbd runs on one machine"),
     "no checksum": (
         _inventory(slurm_version="25.05.1"),
-        "slurm_source_checksum is .*; it has to be algorithm:digest of https://download.schedmd.com",
+        "slurm_source_checksum is .*; it has to be sha256:, sha384: or sha512: and the digest of https://download.schedmd.com",
     ),
+    "a digest that somebody could forge": (
+        _inventory(slurm_source_checksum=f"md5:{0:032}"),
+        "slurm_source_checksum is .*md5:0+.*; it has to be sha256:, sha384: or sha512: and the digest of",
+    ),
+    "a misspelt key of mpi.conf": (_inventory(slurm_mpi_config={"PMIxEnvs": "A=b"}), "did you mean PMIxEnv"),
     "an unknown key": (_inventory(slurm_config={"KillWiat": 30}), "unknown key .KillWiat.; did you mean KillWait"),
     "an unknown key of the controllers' group": (
         _input_of_a_group(slurm_config={"KillWiat": 30}),
@@ -129,12 +134,12 @@ CASES = {
         "MaxTRESPerUser: gres/gpu is 'many', expected a whole number",
     ),
     "an option that pyxis does not know": (
-        _inventory(pyxis_version="0.20.0", pyxis_source_checksum=f"md5:{0:032}", pyxis_options={"importer": "/x"}),
+        _inventory(pyxis_version="0.20.0", pyxis_source_checksum=f"sha256:{0:064}", pyxis_options={"importer": "/x"}),
         "pyxis_options: importer is no option of pyxis 0.20.0, which knows runtime_path",
     ),
     "a release of pyxis without a checksum": (
         _inventory(pyxis_version="0.23.0"),
-        "pyxis_source_checksum is .*; it has to be algorithm:digest of https://github.com/NVIDIA/pyxis/.*v0.23.0.tar.gz",
+        "pyxis_source_checksum is .*; it has to be sha256:, sha384: or sha512: and the digest of https://github.com/NVIDIA/pyxis/.*v0.23.0.tar.gz",
     ),
     "a login at a registry without a password": (
         _inventory(enroot_credentials=[{"machine": "registry.example.com", "login": "bob"}]),
@@ -156,7 +161,10 @@ CASES = {
         _storage(nfs_mounts=[{"path": "/home"}, {"path": "/home", "source": "filer:/vol"}]),
         "nfs_mounts.1..path: /home is the mount point of nfs_mounts.0. already",
     ),
-    "mounts that are no list": (_storage(nfs_mounts="/home"), "nfs_mounts: '/home' is not a list"),
+    "mounts that are no list": (
+        _storage(nfs_mounts="/home"),
+        r"nfs_mounts: found '/home'; allowed: a list \(gpu2,head\)",
+    ),
     "scratch space over the system": (_storage(scratch_path="/usr"), "scratch_path: /usr belongs to the system"),
     "a disk to wipe that is not used": (_storage(scratch_wipe=["/dev/sdb"]), "scratch_wipe: /dev/sdb is not among"),
     "a wrong type": (_inventory(slurm_user_uid="many"), "slurm_user_uid"),
@@ -172,6 +180,90 @@ def test_wrong_input_is_refused_and_no_machine_is_touched(case: str, said: Said)
     assert code != 0
     assert re.search(message, output), output[-3000:]
     assert "UNREACHABLE" not in output
+
+
+# Inputs of every role, on all machines or on one, each with what its refusal says.
+BAD_INPUTS: dict[str, tuple[t.Any, str]] = {
+    "base_hosts": ({"gpu1": "10.0.1.400"}, "its IP address"),
+    "base_sysctl": ({"vm.swappiness": "1\nkernel.panic = 1"}, "one line of text"),
+    "docker_gpus": ("maybe", "true or false"),
+    "enroot_images_reserve_gib": ("much", "a number"),
+    "gpu_clocks": ("fast", "max, default, job, keep"),
+    "gpucluster_containers": ("maybe", "true or false"),
+    "munge_key": (["hunter2"], "a value that is not shown here; allowed: a text"),
+    "nccl_settings": ({"NCCL_DEBUG": "a b"}, "NCCL_DEBUG is 'a b'"),
+    "nfs_mounts": ([{"path": "/home", "sourc": "filer:/home"}], "did you mean source"),
+    "nhc_checks": ({"gpu_cout": {}}, "unknown check 'gpu_cout'"),
+    "nhc_prolog_enabled": ("maybe", "true or false"),
+    "nvidia_container_toolkit_packages": ("all", "a list"),
+    "pyxis_source_url": ("/no/such/pyxis.tar.gz", "a file that is there"),
+    "scratch_mode": (493, "an octal mode in quotes"),
+    "slurm_config": ({"ClusterName": "x"}, "slurm_cluster_name sets this one"),
+    "slurm_controllers": (["head9"], "the name of a machine of the inventory; did you mean head"),
+    "slurm_state_directory": ("", "an absolute path"),
+    "slurm_user_uid": (0, "1 to 2147483646"),
+    "upgrade_batch": ("abc", "a number of machines"),
+    "users_acounts": ([], "did you mean users_accounts"),
+    "users_ssh_hosts": (["gpu*\n ProxyCommand sh"], "one line of text"),
+    "validate_plots": ("maybe", "true or false"),
+}
+
+
+def test_inputs_of_all_roles_are_refused_in_one_block(said: Said) -> None:
+    inventory = _inventory(
+        **{name: value for name, (value, _words) in BAD_INPUTS.items() if not name.startswith("gpu_")}
+    )
+    inventory["all"]["hosts"]["gpu2"]["gpu_clocks"] = BAD_INPUTS["gpu_clocks"][0]
+
+    code, output = said(inventory)
+
+    assert code != 0
+    for name, (_value, words) in BAD_INPUTS.items():
+        assert re.search(rf"\b{name}\b[^;]*[;:] .{{0,120}}{re.escape(words)}", output), (name, output[:6000])
+    assert "(gpu2)" in output
+    assert "hunter2" not in output
+    assert "UNREACHABLE" not in output
+    assert "filter plugin" not in output
+    assert output.count("TASK [") == 1
+
+
+@pytest.mark.parametrize(
+    ("playbook", "given"),
+    [
+        ("site.yml", "gpucluster_containers=maybe"),
+        ("playbooks/upgrade.yml", "upgrade_batch=abc"),
+        ("playbooks/slurm.yml", "slurm_pam_adopt=maybe"),
+        ("site.yml", "users_home_mode=rwx"),
+    ],
+)
+def test_the_command_line_is_judged_as_well(playbook: str, given: str, said: Said) -> None:
+    code, output = said(_inventory(), playbook, "-e", given)
+
+    name, _, value = given.partition("=")
+    assert code != 0
+    assert f"Wrong input. No machine was touched. {name}: found '{value}'; allowed: " in output
+    assert output.count("TASK [") == 1
+
+
+@pytest.mark.parametrize("word", ["false", "no", "0"])
+def test_switches_in_words_pass_and_switch_off(word: str, said: Said) -> None:
+    given = ["-e", f"gpucluster_containers={word} slurm_pam_adopt={word} slurm_private_tmp={word} slurm_x11={word}"]
+
+    code, output = said(_inventory(), "playbooks/preflight.yml", *given)
+
+    assert code == 0, output[-3000:]
+    assert "hpcai.gpucluster.slurm : Validate" in output
+    assert "hpcai.gpucluster.pyxis : Validate" not in output
+
+
+def test_a_refused_value_of_slurm_is_not_wrapped(said: Said) -> None:
+    inventory = _inventory(slurm_partitions=[{"PartitionName": "batch", "Nodes": "gpu[1-2", "Sate": "UP"}])
+
+    code, output = said(inventory)
+
+    assert code != 0
+    assert "slurm_partitions (slurm.conf, PartitionName=batch): unknown key 'Sate'; did you mean State?" in output
+    assert "filter plugin" not in output
 
 
 def test_a_password_that_slurm_cannot_read_is_not_shown(said: Said) -> None:

@@ -117,3 +117,17 @@ def test_the_scratch_path_is_the_sites_own() -> None:
     )
 
     assert found == "/nvme"
+
+
+@pytest.mark.parametrize(("given", "expected"), [("false", False), ("no", False), ("0", False), ("yes", True)])
+def test_containers_are_switched_by_words_as_well(given: str, expected: bool) -> None:
+    loader = DataLoader()
+    cluster = loader.load_from_file(str(FILE), trusted_as_template=True)
+    templar = Templar(loader=loader, variables={**cluster, "gpucluster_containers": given})
+
+    assert templar.template(cluster["__gpucluster_containers"]) is expected
+
+
+def test_playbooks_read_no_switch_as_it_came() -> None:
+    for path in FILE.parents[1].glob("*.yml"):
+        assert "gpucluster_containers |" not in path.read_text(encoding="utf-8"), path

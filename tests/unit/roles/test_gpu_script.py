@@ -28,7 +28,6 @@ INPUTS: dict[str, t.Any] = {
     "gpu_memory_clock": 0,
     "gpu_graphics_clock": 0,
     "gpu_power_limit": "",
-    "gpu_persistence": True,
     "gpu_count": 2,
     "gpu_driver_wait_seconds": 0,
     "ansible_managed": "managed",
@@ -56,7 +55,9 @@ class Node:
         environment = jinja2.Environment(keep_trailing_newline=True, autoescape=False)
         environment.filters.update(comment=lambda text: f"# {text}", bool=bool)
         source = (ROOT / "roles/gpu/templates/gpu-clocks.sh.j2").read_text(encoding="utf-8")
-        text = environment.from_string(source).render({**INPUTS, **inputs})
+        text = environment.from_string(source).render(
+            {**INPUTS, **inputs, "__gpu_persistence": inputs.get("gpu_persistence", True)}
+        )
         text = text.replace(" PATH=", f" PATH={root}:").replace("state=/run/hpcai", f"state={root}/run")
         (root / "script").write_text(text, encoding="utf-8")
 

@@ -50,7 +50,7 @@ class Scripts:
             "__enroot_booted": str(self.folder / "booted"),
             "scratch_path": str(self.scratch),
         }
-        texts = {}
+        texts: dict[str, str] = {}
         for role in ("enroot", "scratch"):
             files = sorted((ROOT / "roles" / role / "templates").glob("*.sh.j2"))
             lookups = ", ".join(

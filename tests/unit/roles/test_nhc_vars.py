@@ -35,7 +35,11 @@ def test_input_that_nothing_would_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_default_provider_needs_no_download(tmp_path: Path) -> None:
-    cases = {"default": {}, "nhc": {"nhc_provider": "nhc"}, "lines": {"nhc_provider": "nhc", "nhc_lines": LINES}}
+    cases: dict[str, dict[str, t.Any]] = {
+        "default": {},
+        "nhc": {"nhc_provider": "nhc"},
+        "lines": {"nhc_provider": "nhc", "nhc_lines": LINES},
+    }
     found = role_values(tmp_path, "nhc", "[nhc_provider, __nhc_state, __nhc_switches.nhc.path]", cases)
 
     assert found["default"] == ["builtin", "absent", None]

@@ -15,12 +15,16 @@ def test_messages_begin_with_the_variable() -> None:
     assert message == "my_config (slurm.conf): unknown key 'ClusterNam'; did you mean ClusterName?"
 
 
-@pytest.mark.parametrize(
-    "options", [{"file": "other.conf"}, {"version": "newest"}, {"wrong": 1}, {"nodes": [{"CPUs": 1}]}]
-)
-def test_what_cannot_be_judged_is_an_error_and_not_a_pass(options: dict[str, object]) -> None:
+@pytest.mark.parametrize("options", [{"file": "other.conf"}, {"version": "newest"}, {"nodes": [{"CPUs": 1}]}])
+def test_what_cannot_be_judged_is_a_problem_and_not_a_pass(options: dict[str, object]) -> None:
+    (message,) = slurm_conf_problems({"ClusterName": "lab"}, **options)  # type: ignore[arg-type]
+
+    assert message.startswith("slurm_config: ")
+
+
+def test_a_wrong_call_is_an_error() -> None:
     with pytest.raises(AnsibleFilterError, match=r"hpcai\.gpucluster\.slurm_conf_problems: "):
-        slurm_conf_problems({"ClusterName": "lab"}, **options)  # type: ignore[arg-type]
+        slurm_conf_problems({"ClusterName": "lab"}, wrong=1)
 
 
 def test_the_filter_has_its_name() -> None:

@@ -98,6 +98,8 @@ def test_state_absent_is_removal() -> None:
         ({"name": "alice", "uid": "2001x"}, "uid is '2001x'"),
         ({"name": "Alice", "uid": 2001}, "name is 'Alice'; allowed: [a-z_][a-z0-9_-]{0,31}"),
         ({"name": "a" * 33, "uid": 2001}, "at most 32 characters"),
+        ({"name": "root", "uid": 2001}, "name is 'root', an account of the system"),
+        ({"name": "nobody", "uid": 2001}, "name is 'nobody', an account of the system"),
         ({"name": "root:x\n", "uid": 2001}, "name is 'root:x\\n'"),
         ({"uid": 2001}, "users[0]: name is missing"),
         ({"name": "alice", "uid": 2001, "grups": []}, "key 'grups' is unknown; allowed: name, username"),
@@ -136,7 +138,7 @@ def test_no_message_holds_a_password() -> None:
         ([], [{"name": "g", "gid": 5000}, {"name": "h", "gid": 5000}], [], "gid 5000 belongs to g and h"),
         ([], [{"name": "g", "gid": 5000}, {"name": "g", "gid": 5001}], [], "groups: name g belongs to g and g"),
         ([{"name": "a", "uid": 2001}], [], ["a"], "users: a is also in removed"),
-        ([], [], ["root"], "root cannot be removed"),
+        ([], [], ["root"], "name is 'root', an account of the system"),
         ([], [{"name": "g"}], [], "groups[0] (g): gid is missing"),
         ([], [{"name": "g", "gid": 27}], [], "groups[0] (g): gid is 27"),
         (

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._fstab import Line, Table, escape, unescape, unit_name
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import StorageError
 
 ROOT = "/dev/vda / ext4 noatime 0 1\n"
 HOME = Line("nfs1:/home", "/home", "nfs", "hard")
@@ -61,3 +62,9 @@ def test_the_unit_of_a_path_is_named_as_systemd_names_it(path: str, name: str) -
 def test_an_escaped_path_has_no_blank_and_means_the_path(path: str) -> None:
     assert not set(escape(path)) & {" ", "\t"}
     assert unescape(escape(path)) == path
+
+
+@pytest.mark.parametrize("options", ["noatime\n/dev/sda /etc xfs rw", "noatime 0 0 ", ""])
+def test_a_line_of_fstab_holds_what_was_meant(options: str) -> None:
+    with pytest.raises(StorageError, match="cannot stand in a line of fstab"):
+        Line("UUID=1", "/scratch", "xfs", options).text()

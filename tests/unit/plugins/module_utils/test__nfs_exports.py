@@ -136,3 +136,13 @@ def test_an_owner_that_check_mode_has_not_made_is_a_pending_change(tmp_path: Pat
 
     assert planned.changed
     assert "owner not there yet, group not there yet" in nfs.diff(planned, FILE)[1]["after"]
+
+
+@pytest.mark.parametrize(
+    "client", ["10.0.0.1(rw) *(rw)", "10.0.0.1(rw)\n/etc *(rw)", "10.0.0.1(rw) ", "a(b(c))", "a(rw,\\", "a(rw)#"]
+)
+def test_a_line_of_exports_holds_what_was_meant(client: str) -> None:
+    with pytest.raises(StorageError, match="cannot stand in a line of exports"):
+        assert nfs.Export("/home", ("10.0.0.0/24(rw,sync)", client)).line
+
+    assert nfs.Export("/home", ("10.0.0.0/24(rw,sync)", "@nodes")).line == "/home 10.0.0.0/24(rw,sync) @nodes"

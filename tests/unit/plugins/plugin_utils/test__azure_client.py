@@ -174,4 +174,4 @@ def test_clouds_by_name_and_by_address() -> None:
 
 @pytest.mark.parametrize(("status", "refusal"), [(401, True), (403, True), (404, False), (429, False), (500, False)])
 def test_only_a_lack_of_rights_is_a_refusal(status: int, refusal: bool) -> None:
-    assert module.RequestError(status, "code", "text").is_refusal() == refusal
+    assert RequestError(status, "code", "text").is_refusal() == refusal

@@ -603,6 +603,7 @@ def test_ten_thousand_machines_of_all_kinds_take_no_more_than_the_quota() -> Non
     [
         {},
         {"text": '{"totalRecords": 5200, "data": [{"id": "/a"}], "$skipToken": "x"}'},
+        {"status": 400, "body": {"error": {"code": "InvalidQuery", "message": "no $skip"}}},
         {"text": '{"totalRecords": 5201, "data": []}', "after": 1},
     ],
 )
@@ -646,6 +647,17 @@ def test_machines_and_interfaces_are_asked_for_apart_where_azure_cannot_join_the
     assert len(found.records) == 15
     assert all(one["private_ipv4_addresses"] for one in found.records)
     assert found.notes == []
+
+
+def test_tags_are_left_to_the_client_where_azure_cannot_look_them_up() -> None:
+    refused = {"error": {"code": "BadRequest", "details": [{"code": "InvalidQuery", "message": "no parse_json"}]}}
+    azure = Direct(subscriptions=[MIXED], stale=1, faults=[{"match": "parse_json", "status": 400, "body": refused}])
+    wanted = check_filters({"tags": {"ClusterName": "training"}})
+
+    found = fetch(azure, filters=wanted, source="graph")
+
+    assert len(filters.keep(found.records, wanted)) == 3 + 7
+    assert found.gaps == []
 
 
 def test_an_interface_that_does_not_name_its_machine_is_found_by_the_machine() -> None:

@@ -129,8 +129,8 @@ def test_a_bad_line_is_named(line: dict[str, t.Any], message: str) -> None:
 
 def test_gres_that_contradict_the_catalogue_name_the_hosts() -> None:
     assert found(gpus={"gpu1": 8, "gpu2": 4, "cpu4": 1, "other": 3}) == [
-        "slurm_config: NodeName gpu[1-2]: Gres says 8 GPUs, the hardware catalogue says 4 for gpu2",
-        "slurm_config: NodeName cpu[1-4]: Gres says 0 GPUs, the hardware catalogue says 1 for cpu4",
+        "slurm_node_config: NodeName gpu[1-2]: Gres says 8 GPUs, the hardware catalogue says 4 for gpu2",
+        "slurm_node_config: NodeName cpu[1-4]: Gres says 0 GPUs, the hardware catalogue says 1 for cpu4",
     ]
 
 
@@ -150,6 +150,9 @@ def test_gpus_are_counted_in_every_form_of_gres(gres: str, count: int) -> None:
     [
         ("cgroup.conf", {"CgroupPlugin": "disabled", "ConstrainDevices": True}, [], ""),
         ("cgroup.conf", {"CgroupPlugin": "cgroup/v3"}, [], "CgroupPlugin is 'cgroup/v3', expected one of autodetect"),
+        ("mpi.conf", {"PMIxEnv": {"PMIX_MCA_gds": "hash"}, "PMIxTimeout": 600}, [], ""),
+        ("mpi.conf", {"PMIxEnvs": "A=b"}, [], "did you mean PMIxEnv?"),
+        ("mpi.conf", {"PMIxCollFence": "star"}, [], "PMIxCollFence is 'star', expected one of mixed"),
         ("cgroup.conf", {"ConstrainDevice": True}, [], "did you mean ConstrainDevices?"),
         ("slurmdbd.conf", {"DbdHost": "control", "StorageType": "accounting_storage/mysql"}, [], ""),
         ("slurmdbd.conf", {"StoragePas": "x"}, [], "did you mean StoragePass?"),
@@ -167,3 +170,37 @@ def test_other_files_have_tables_of_their_own(file: str, config: t.Any, lines: t
 def test_a_file_without_a_table_is_refused() -> None:
     with pytest.raises(ValueError, match=r"known files: slurm\.conf, cgroup\.conf"):
         problems(Cluster({}, [], file="other.conf"))
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"MessageTimeout": 60, "UnkillableStepTimeout": 300}, []),
+        ({"MessageTimeout": 60, "unkillablesteptimeout": 299}, ["expected 300 or more"]),
+        ({"MessageTimeout": 100}, ["UnkillableStepTimeout is 60, expected 500 or more"]),
+        ({"SlurmctldPort": "7000-7003"}, []),
+        ({"SlurmctldPort": 70000}, ["SlurmctldPort is 70000, expected a port from 1 to 65535"]),
+        ({"SlurmdPort": 0}, ["SlurmdPort is 0, expected a port"]),
+    ],
+)
+def test_numbers_fit_each_other_and_their_range(config: dict[str, t.Any], expected: list[str]) -> None:
+    found = problems(Cluster(config, []))
+
+    assert len(found) == len(expected)
+    assert all(words in text for words, text in zip(expected, found))
+
+
+def test_lines_of_partitions_and_nodes_are_blamed_on_their_own_inputs() -> None:
+    lines = [
+        {"NodeName": "gpu[1-2]", "Sockts": 1},
+        {"PartitionName": "a", "Nodes": "gpu9"},
+        {"PartitionName": "b", "Sate": "UP"},
+    ]
+
+    found = problems(Cluster({}, lines))
+
+    assert [text.split(" ")[0].rstrip(":") for text in found] == [
+        "slurm_node_config",
+        "slurm_partitions",
+        "slurm_partitions",
+    ]

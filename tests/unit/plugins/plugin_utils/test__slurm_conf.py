@@ -31,6 +31,12 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_con
             "SlurmctldParameters=enable_configless,node_reg_mem_percent=90\n",
         ),
         ("SchedulerParameters", {"a": False}, ""),
+        (
+            "PMIxEnv",
+            {"PMIX_MCA_gds": "hash", "OMPI_MCA_btl": "^openib"},
+            "PMIxEnv=PMIX_MCA_gds=hash;OMPI_MCA_btl=^openib\n",
+        ),
+        ("PMIxEnv", ["A=b", "C=d"], "PMIxEnv=A=b;C=d\n"),
         ("SallocDefaultCommand", "srun --pty bash", 'SallocDefaultCommand="srun --pty bash"\n'),
         ("SallocDefaultCommand", '"srun --pty"', 'SallocDefaultCommand="srun --pty"\n'),
         ("JobCompPass", "a#b", "JobCompPass=a\\#b\n"),
@@ -112,3 +118,8 @@ def test_what_is_printed_is_read_back() -> None:
 def test_a_line_that_slurm_cannot_read_is_named() -> None:
     with pytest.raises(conf.ConfError, match="'borked' in the line 'ClusterName=lab borked'"):
         conf.parse("ClusterName=lab borked\n")
+
+
+def test_a_value_does_not_swallow_the_next_line() -> None:
+    with pytest.raises(conf.ConfError, match="Prolog: a backslash at the end of the value would"):
+        conf.render({"Prolog": "/etc/slurm/prolog\\", "Epilog": "/etc/slurm/epilog"})

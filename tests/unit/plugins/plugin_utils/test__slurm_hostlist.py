@@ -92,3 +92,16 @@ def test_ten_thousand_names_take_well_under_a_second() -> None:
     assert expression == "gpu[00000-04999],rack[0-99]-n[0-49]"
     assert len(found) == 10_000
     assert spent < 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n[1-99999][1-99999]",
+        "a[0-9][0-9][0-9][0-9][0-9][0-9]",
+        ",".join(f"n{number}x[1-99999]" for number in range(9)),
+    ],
+)
+def test_too_many_hosts_are_refused_before_they_fill_the_memory(text: str) -> None:
+    with pytest.raises(hostlist.HostlistError, match="names more than 262144 hosts"):
+        hostlist.expand(text)

@@ -62,10 +62,46 @@ def test_an_export_without_clients_names_what_to_set() -> None:
 
 
 def test_the_forms_of_deepops_are_right() -> None:
-    exports = [{"path": "/home", "options": "*(rw,sync,no_root_squash)"}]
+    exports = [{"path": "/home", "options": "10.0.0.0/24(rw,sync,no_root_squash) @nodes(ro)"}]
     mounts = [{"mountpoint": "/home", "server": "control", "path": "/home", "options": "async,vers=3"}]
 
     assert problems({"nfs_exports": exports, "nfs_mounts": mounts}) == []
+
+
+@pytest.mark.parametrize(
+    ("export", "words"),
+    [
+        ({"options": "*(rw,sync,no_root_squash)"}, "root of every machine would be root on /home"),
+        ({"clients": "*", "squash": "none"}, "root of every machine would be root on /home"),
+        ({"clients": "*", "options": "no_root_squash"}, "root of every machine would be root on /home"),
+        ({"options": "rw) *(rw,no_root_squash"}, "is not of the form"),
+        ({"options": "10.0.0.1(rw)\n/etc *(rw)"}, "is not of the form"),
+        ({"options": "10.0.0.1(rw,\nsync)"}, "is not of the form"),
+        ({"options": ["ro\n/etc *"]}, "is no option of an export"),
+        ({"options": "ro)"}, "is no option of an export"),
+        ({"clients": ["0.0.0.0/0"]}, "every machine there is"),
+        ({"clients": ["::/0"]}, "every machine there is"),
+        ({"mode": 457}, "an octal mode in quotes"),
+    ],
+)
+def test_a_line_of_exports_says_no_more_than_was_meant(export: dict[str, t.Any], words: str) -> None:
+    found = problems({"nfs_exports": [{"path": "/home", **export}], "nfs_clients": "10.0.0.0/24"})
+
+    assert any(words in text for text in found), found
+
+
+def test_everybody_may_mount_where_root_is_nobody() -> None:
+    assert problems({"nfs_exports": [{"path": "/home", "clients": "*"}]}) == []
+
+
+@pytest.mark.parametrize("options", ["noatime,\nexec", "noatime x", "noatime /dev/sda /mnt", ""])
+def test_options_of_scratch_stay_on_their_line(options: str) -> None:
+    assert "scratch_mount_options" in problems({"scratch_mount_options": options})[0]
+
+
+def test_a_mode_without_quotes_is_refused() -> None:
+    assert "scratch_mode: 493 is not an octal mode in quotes" in problems({"scratch_mode": 0o755})[0]
+    assert problems({"scratch_mode": "0755"}) == []
 
 
 @pytest.mark.parametrize(
@@ -77,6 +113,7 @@ def test_the_forms_of_deepops_are_right() -> None:
         ([{"path": "/run/x"}], ["belongs to the system"]),
         ([{"path": "/home/"}], ["shortest"]),
         ([{"path": "/home", "source": "filer/vol"}], ["nfs_mounts[0].source", "server:/path"]),
+        ([{"path": "/home", "server": "10.0.1.400"}], ["nfs_mounts[0].source", "'10.0.1.400' is not an IP address"]),
         ([{"path": "/home", "type": "cifs"}], ["'cifs'", "lustre"]),
         ([{"path": "/home", "options": "nconnect=17"}], ["nconnect=17", "1 to 16"]),
         ([{"path": "/home", "options": ["hard #x"]}], ["'hard #x'"]),

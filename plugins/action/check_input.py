@@ -1,0 +1,145 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action of the module check_input."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible.template import Templar
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import (
+    _input_cluster,
+    _input_rules,
+    _input_sets,
+    _slurm_hostlist,
+)
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._plain import plain
+
+if t.TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Raw = Mapping[str, t.Any]
+
+# Errors about what is known only after a machine was asked; its role judges such a value then.
+_LATER = ("ansible_", "hostvars", "has no attribute")
+_SIZES = ("gpucluster_vm_size", "azure_vm_size", "gpucluster_vm_size_record")
+_STORAGE = ("nfs_", "scratch_", "gpucluster_networks", "gpucluster_nfs_server", *_SIZES)
+_MOST = 40
+
+
+class ActionModule(ActionBase):
+    """Judge the inputs of hosts, each distinct set once; nothing is sent to any machine."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Return what is wrong with the inputs; anything fails."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        spec = {
+            "hosts": {"type": "list", "elements": "str", "required": True},
+            "main": {"type": "str", "required": True},
+        }
+        __, arguments = self.validate_argument_spec(argument_spec=spec)
+        judge = _Judge(self._loader, task_vars or {}, arguments["main"])
+        for host in dict.fromkeys([arguments["main"], *arguments["hosts"]]):
+            judge.take(host)
+        problems = judge.problems()
+        result.update(changed=False, sets=len(judge.sets.members), storage=judge.storage())
+        if problems:
+            more = [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
+            text = "\n".join([*problems[:_MOST], *more])
+            result.update(failed=True, msg=f"Wrong input. No machine was touched.\n{text}")
+        return result
+
+
+class _Judge:
+    """What the hosts that were taken say, and what is wrong with it."""
+
+    def __init__(self, loader: t.Any, variables: Raw, main: str) -> None:
+        """Remember which host has the inputs of the whole cluster."""
+        self._loader, self._variables, self._main = loader, variables, main
+        self._inputs = {*_input_rules.known(), *_SIZES}
+        self.sets = _input_sets.Distinct(self._inputs.__contains__)
+        self._storage: dict[str, _input_sets.Distinct] = {
+            task: _input_sets.Distinct(_is_storage) for task in ("servers", "clients", "computes")
+        }
+        groups = {name: list(hosts) for name, hosts in variables["groups"].items()}
+        self._cluster = _input_cluster.Cluster(groups, {}, {})
+        self._tasks = {task: frozenset(self._cluster.of(task)) for task in self._storage}
+        self._faults: list[list[str]] = []
+        self._sized: list[bool] = []
+        self._names: set[str] = set()
+        self._machines: dict[str, dict[str, t.Any]] = {}
+        self._cluster_values: dict[str, t.Any] = {}
+
+    def take(self, host: str) -> None:
+        """Look at the variables of a host."""
+        raw = self._variables["hostvars"].raw_get(host)
+        self._names.update(raw)
+        self._machines[host] = {
+            "host": raw.get("ansible_host", host),
+            "computer_name": raw.get("azure_computer_name", ""),
+        }
+        for task, kinds in self._storage.items():
+            if host in self._tasks[task]:
+                kinds.add(host, raw)
+        if self.sets.add(host, raw):
+            values, faults = self._templated(raw)
+            judged = _input_rules.judge(values)
+            self._faults.append(faults + judged.faults)
+            self._sized.append(any(raw.get(name) for name in _SIZES))
+            if host == self._main:
+                self._cluster_values = judged.good
+
+    def storage(self) -> list[str]:
+        """Return one host of each kind of storage: what a server shares, a client mounts, or a node has."""
+        return sorted({members[0] for kinds in self._storage.values() for members in kinds.members})
+
+    def problems(self) -> list[str]:
+        """Return each sentence once, with the hosts that it is about unless these are all."""
+        hosts: dict[str, list[str]] = {}
+        for faults, members in zip(self._faults, self.sets.members):
+            for fault in faults:
+                hosts.setdefault(fault, []).extend(members)
+        return [
+            *_input_rules.unknown(self._names, self._cluster_values.get("gpucluster_own_variables") or []),
+            *(_located(fault, found, len(self._machines)) for fault, found in hosts.items()),
+            *self._of_cluster(),
+        ]
+
+    def _of_cluster(self) -> list[str]:
+        unsized = [host for members, sized in zip(self.sets.members, self._sized) if not sized for host in members]
+        cluster = dataclasses.replace(
+            self._cluster, values=self._cluster_values, machines=self._machines, unsized=unsized
+        )
+        return _input_cluster.problems(cluster)
+
+    def _templated(self, raw: Raw) -> tuple[dict[str, t.Any], list[str]]:
+        """Return the inputs of one host, and what is wrong with their templates."""
+        templar = Templar(loader=self._loader, variables=dict(raw))
+        values: dict[str, t.Any] = {}
+        faults: list[str] = []
+        for name in sorted(self._inputs.intersection(raw)):
+            try:
+                values[name] = plain(templar.template(raw[name]))
+            except AnsibleError as exc:
+                text = " ".join(str(exc).split())
+                if not any(word in text for word in _LATER):
+                    faults.append(f"{name}: {text}")
+        return values, faults
+
+
+def _is_storage(name: str) -> bool:
+    return name.startswith(_STORAGE)
+
+
+def _located(fault: str, hosts: list[str], total: int) -> str:
+    if len(hosts) >= total:
+        return fault
+    try:
+        return f"{fault} ({_slurm_hostlist.compress(hosts)})"
+    except ValueError:
+        return f"{fault} ({', '.join(hosts[:5])})"
