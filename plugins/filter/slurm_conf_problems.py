@@ -27,7 +27,7 @@ options:
   file:
     description: Name of the file.
     type: str
-    choices: [slurm.conf, cgroup.conf, gres.conf, slurmdbd.conf]
+    choices: [slurm.conf, cgroup.conf, gres.conf, mpi.conf, slurmdbd.conf]
     default: slurm.conf
   version:
     description: The version of Slurm that will read the file.

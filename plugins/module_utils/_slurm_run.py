@@ -11,12 +11,10 @@ import contextlib
 import platform
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _interrupt, _slurm_job
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _interrupt, _slurm_job
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from ansible.module_utils.basic import AnsibleModule
 
 ALLOCATION: dict[str, t.Any] = {
     "name": {"type": "str", "default": "gpucluster"},
@@ -29,23 +27,26 @@ ALLOCATION: dict[str, t.Any] = {
 }
 
 
-def slurm(module: AnsibleModule) -> _slurm_job.Slurm:
+def slurm() -> _slurm_job.Slurm:
     """Return Slurm as the module reaches it."""
-    return _slurm_job.Slurm(runner(module))
+    return _slurm_job.Slurm(runner())
 
 
-def runner(module: AnsibleModule) -> _slurm_job.Runner:
+def runner() -> _slurm_job.Runner:
     """Return how the module starts commands of Slurm; one that is not there is an error that names it."""
 
     def run(args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
-        try:
-            return t.cast("tuple[int, str, str]", module.run_command(list(args), data=data, handle_exceptions=False))
-        except OSError as exc:
-            raise _slurm_job.SlurmError(
-                f"{args[0]} cannot be run on {platform.node()}: {exc.strerror}. Run this where Slurm's commands are"
-            ) from exc
+        code, out, err = _bounded_run.feeding_runner(seconds(args))(args, data)
+        if code == _bounded_run.MISSING and not out:
+            raise _slurm_job.SlurmError(f"{err} on {platform.node()}. Run this where Slurm's commands are")
+        return code, out, err
 
     return run
+
+
+def seconds(args: t.Sequence[str]) -> float:
+    """Return how long a command may take; one that timeout(1) ends gets a minute more than that."""
+    return float(args[2]) + _bounded_run.ASK if args[0] == "timeout" else _bounded_run.CHANGE
 
 
 def submit_options(params: dict[str, t.Any], nodes: t.Sequence[str] | None, count: int | None) -> list[str]:

@@ -22,18 +22,6 @@ class StorageError(Exception):
     """What is wanted cannot be done; the message says what to change."""
 
 
-def runner(module: t.Any) -> Runner:
-    """Return what runs programs through an AnsibleModule; a program that is not there fails like any other."""
-
-    def run(args: Sequence[str]) -> tuple[int, str, str]:
-        try:
-            return t.cast("tuple[int, str, str]", module.run_command(list(args), handle_exceptions=False))
-        except OSError as exc:
-            return 127, "", f"{args[0]}: {exc.strerror or exc}"
-
-    return run
-
-
 class Machine:
     """The machine itself."""
 

@@ -97,6 +97,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._account_keys import KeyStore, KeyStoreError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import NAME
 
@@ -137,9 +138,8 @@ def main() -> None:
         module.fail_json(msg="the task returns private keys; allowed: only with no_log: true")
     keygen = module.get_bin_path("ssh-keygen", required=True)
     try:
-        result = keep(
-            KeyStore(Path(module.params["path"]), module.run_command, keygen), names, removed, module.check_mode
-        )
+        run = _bounded_run.feeding_runner(_bounded_run.ASK)
+        result = keep(KeyStore(Path(module.params["path"]), run, keygen), names, removed, module.check_mode)
     except (KeyStoreError, OSError) as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(**result)

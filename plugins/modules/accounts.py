@@ -275,8 +275,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import (
     AccountsError,
     CommandError,
@@ -292,7 +291,12 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input i
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_processes import end, processes_of
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_sudo import SudoDropIn
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._modes import mode_problem
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._quiet_module import QuietModule
 
+if t.TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+HANGING = "Bring the server of its file system back, or unmount it"
 USER: dict[str, t.Any] = {
     "name": {"type": "str"},
     "username": {"type": "str"},
@@ -339,17 +343,10 @@ SPEC: dict[str, t.Any] = {
 }
 
 
-def machine(module: AnsibleModule) -> Machine:
+def machine() -> Machine:
     """Return this machine."""
-
-    def run(args: list[str], data: str | None = None) -> tuple[int, str, str]:
-        """Start a command in the plain locale."""
-        locale = {"LC_ALL": "C", "LANG": "C"}
-        rc, out, err = module.run_command(args, data=data, binary_data=True, environ_update=locale)
-        return rc, out, err
-
     return Machine(
-        run=run,
+        run=_bounded_run.feeding_runner(_bounded_run.CHANGE),
         read=lambda path: Path(path).read_text(encoding="utf-8", errors="surrogateescape"),
         exists=lambda path: os.access(path, os.X_OK),
         processes=processes_of,
@@ -365,21 +362,27 @@ def hide(module: AnsibleModule, removed: list[t.Any]) -> None:
             module.no_log_values.add(str(item["password"]))
 
 
+def mode_problems(mode: str) -> list[str]:
+    """Return what is wrong with the mode of home directories."""
+    allowed = mode_problem(mode)
+    return [f"home_mode is {mode!r}; allowed: {allowed}"] if allowed else []
+
+
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    module = QuietModule(argument_spec=SPEC, supports_check_mode=True)
     params = module.params
     hide(module, params["removed"])
     defaults = Defaults(params["create_per_user_group"], params["primary_group"], params["shell"], params["home_base"])
     accounts, problems = parse(params["users"], params["groups"], params["removed"], defaults)
-    allowed = mode_problem(params["home_mode"])
-    if allowed:
-        problems.append(f"home_mode is {params['home_mode']!r}; allowed: {allowed}")
+    problems += mode_problems(params["home_mode"])
     try:
         if problems:
             raise AccountsError(problems)
+        if params["create_homes"] and _bounded_run.hangs(params["home_base"]):
+            module.fail_json(msg=f"{params['home_base']} does not answer; nothing was changed. {HANGING}", problems=[])
         pairs = {name: KeyPair(pair["private"], pair["public"]) for name, pair in params["key_pairs"].items()}
-        this = machine(module)
+        this = machine()
         homes = Homes(module.check_mode, params["exclusive_keys"], int(params["home_mode"], 8))
         mount = params["home_mount"]
         waits = params["create_homes"] and bool(mount) and not is_mounted(mount, this.read("/proc/self/mountinfo"))

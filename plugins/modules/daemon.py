@@ -71,7 +71,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _daemon
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _daemon
 
 
 def changed_at(path: str) -> float:
@@ -100,7 +100,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     unit = module.params["name"]
-    machine = _daemon.Machine(module.run_command, changed_at, program, lambda: time.time() - time.monotonic())
+    run = _bounded_run.feeding_runner(_bounded_run.WORK)
+    machine = _daemon.Machine(run, changed_at, program, lambda: time.time() - time.monotonic())
     try:
         found = _daemon.status(unit, machine)
         if _daemon.is_missing(found) and not module.check_mode:

@@ -86,6 +86,7 @@ users:
   sample: [alice]
 """
 
+import contextlib
 import json
 import os
 import pwd
@@ -94,10 +95,13 @@ import tempfile
 import typing as t
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_credentials as credentials
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_homes import rights_of
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._quiet_module import QuietModule
+
+if t.TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
 
 _FILE = ".config/enroot/.credentials"
 Managed = dict[str, list[tuple[str, str]]]
@@ -157,6 +161,15 @@ def account_of(user: str) -> pwd.struct_passwd | None:
     return account if Path(account.pw_dir).is_dir() else None
 
 
+def folders_of(users: list[str]) -> list[str]:
+    """Return the folders that hold the homes of users."""
+    found = set()
+    for user in users:
+        with contextlib.suppress(KeyError):
+            found.add(str(Path(pwd.getpwnam(user).pw_dir).parent))
+    return sorted(found)
+
+
 def shown(managed: Managed) -> str:
     """Return what diff mode shows."""
     return "".join(
@@ -169,7 +182,11 @@ def apply(module: AnsibleModule, before: Managed) -> tuple[Managed, list[str]]:
     entries = module.params["entries"]
     after: Managed = {}
     changed = []
-    for user in dict.fromkeys([*module.params["users"], *credentials.named_users(entries), *before]):
+    users = list(dict.fromkeys([*module.params["users"], *credentials.named_users(entries), *before]))
+    dead = [folder for folder in folders_of(users) if _bounded_run.hangs(folder)]
+    if dead:
+        raise OSError(f"{', '.join(dead)} does not answer; bring the server of its file system back, or unmount it")
+    for user in users:
         wanted = credentials.logins(entries, user)
         if user not in before and not wanted:
             continue
@@ -193,7 +210,7 @@ def main() -> None:
         "password": {"type": "str", "no_log": True},
         "users": {"type": "list", "elements": "str"},
     }
-    module = AnsibleModule(
+    module = QuietModule(
         argument_spec={
             "entries": {"type": "list", "elements": "dict", "required": True, "options": suboptions},
             "users": {"type": "list", "elements": "str", "default": []},

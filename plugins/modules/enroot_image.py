@@ -123,12 +123,18 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_credentials as logins
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_image as images
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_registry as registry
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._quiet_module import QuietModule
+
+if t.TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+# Four hours for the import of one image.
+IMPORT_SECONDS = 14400
 
 _CONFIG = Path("/etc/enroot/enroot.conf")
 _NETWORK = re.compile(r"\s*(ENROOT_ALLOW_HTTP|SSL_CERT_(?:DIR|FILE)|(?:all|no|http|https)_proxy)[\s=]+([^\s$`]+)\s*")
@@ -238,7 +244,7 @@ class Task:
             # The folder is closed to others.
             (Path(folder) / ".credentials").write_text(lines, encoding="utf-8")
             code, out, err = self._module.run_command(
-                ["enroot", "import", "--output", str(part), uri],
+                ["timeout", "--kill-after=60", str(IMPORT_SECONDS), "enroot", "import", "--output", str(part), uri],
                 environ_update={"ENROOT_CONFIG_PATH": folder, "TTY_OFF": "1"},
             )
         if code or not part.exists():
@@ -278,7 +284,7 @@ def _ask(method: str, url: str, headers: t.Mapping[str, str]) -> registry.Answer
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
+    module = QuietModule(
         argument_spec={
             "path": {"type": "path", "required": True},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

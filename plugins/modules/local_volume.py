@@ -114,10 +114,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _disks
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _disks
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._local_volume import Spec, Volume, choose
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._modes import mode_problem
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError, runner
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
 
 SPEC: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -165,7 +165,9 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     try:
-        result, warnings = reconcile(Machine(runner(module)), module.params, module.check_mode)
+        result, warnings = reconcile(
+            Machine(_bounded_run.feeding_runner(_bounded_run.WORK)), module.params, module.check_mode
+        )
     except StorageError as exc:
         module.fail_json(msg=str(exc))
     for warning in warnings:

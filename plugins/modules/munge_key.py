@@ -66,13 +66,19 @@ key:
   sample: VALUE_SPECIFIED_IN_NO_LOG_PARAMETER
 """
 
+import grp
 import os
+import pwd
 import tempfile
+import typing as t
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _munge_key
+
+# Of the owner alone, which is what munged asks for.
+MODE = 0o400
 
 
 def read(path: Path) -> bytes | None:
@@ -80,12 +86,28 @@ def read(path: Path) -> bytes | None:
     return path.read_bytes() if path.exists() else None
 
 
-def write(module: AnsibleModule, path: Path, key: bytes) -> None:
-    """Put the key in place at once, readable by nobody else at any moment."""
-    handle, name = tempfile.mkstemp(dir=module.tmpdir)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(key)
-    module.atomic_move(name, str(path))
+def write(path: Path, key: bytes, owner: int, group: int) -> None:
+    """Put the key in place at once, with its owner and its mode: nobody else can read it at any moment."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            os.fchown(handle, owner, group)
+            os.fchmod(handle, MODE)
+            stream.write(key)
+            stream.flush()
+            os.fsync(handle)
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink()
+        raise
+
+
+def number(name: str, find: t.Callable[[str], t.Any]) -> int:
+    """Return the number of a user or group; raises MungeKeyError."""
+    try:
+        return int(name) if name.isdigit() else int(find(name)[2])
+    except KeyError as exc:
+        raise _munge_key.MungeKeyError(f"there is no {name} on this machine; install munge first") from exc
 
 
 def main() -> None:
@@ -108,9 +130,13 @@ def main() -> None:
 
     changed = wanted != present
     if changed and not module.check_mode:
-        write(module, path, wanted)
+        try:
+            owner, group = number(module.params["owner"], pwd.getpwnam), number(module.params["group"], grp.getgrnam)
+            write(path, wanted, owner, group)
+        except (_munge_key.MungeKeyError, OSError) as exc:
+            module.fail_json(msg=f"munge key {path}: {exc}")
     if path.exists() and not (changed and module.check_mode):
-        attributes = module.load_file_common_arguments({**module.params, "mode": "0400"}, path=str(path))
+        attributes = module.load_file_common_arguments({**module.params, "mode": f"{MODE:04o}"}, path=str(path))
         changed = module.set_fs_attributes_if_different(attributes, changed)
     # Ansible hides what was given wherever it appears in a result, so only an own key can be returned.
     result = {} if module.params["key"] else {"key": _munge_key.encode(wanted)}

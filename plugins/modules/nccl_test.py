@@ -349,7 +349,7 @@ def main() -> None:
     if module.check_mode or not module.params["groups"]:
         module.exit_json(changed=False, results=[])
     try:
-        found = measure(_slurm_run.slurm(module), module.params)
+        found = measure(_slurm_run.slurm(), module.params)
     except _slurm_job.SlurmError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(**found)

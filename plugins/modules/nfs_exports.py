@@ -77,8 +77,8 @@ exported:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nfs_exports
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError, runner
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _nfs_exports
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
 
 
 def main() -> None:
@@ -105,7 +105,10 @@ def main() -> None:
     exports = [
         _nfs_exports.Export(**{**export, "clients": tuple(export["clients"])}) for export in module.params["exports"]
     ]
-    machine, folders = Machine(runner(module)), _nfs_exports.Folders(check=module.check_mode)
+    machine, folders = (
+        Machine(_bounded_run.feeding_runner(_bounded_run.CHANGE)),
+        _nfs_exports.Folders(check=module.check_mode),
+    )
     try:
         planned = _nfs_exports.plan(exports, machine, folders, file)
         if planned.changed and not module.check_mode:

@@ -59,8 +59,8 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nfs_support
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, runner
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _nfs_support
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine
 
 
 def main() -> None:
@@ -73,7 +73,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     # The first mount or the start of the server loads the module; asking does not.
-    reason = _nfs_support.missing(Machine(runner(module)), module.params["kind"], load=False)
+    reason = _nfs_support.missing(
+        Machine(_bounded_run.feeding_runner(_bounded_run.ASK)), module.params["kind"], load=False
+    )
     if reason and module.params["required"]:
         module.fail_json(msg=reason)
     if reason:

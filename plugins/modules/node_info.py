@@ -68,7 +68,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _node_facts
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _node_facts
 
 
 def main() -> None:
@@ -81,10 +81,12 @@ def main() -> None:
         supports_check_mode=True,
     )
 
+    bounded = _bounded_run.feeding_runner(_bounded_run.ASK)
+
     def run(args: t.Sequence[str]) -> tuple[int, str, str]:
         if not shutil.which(args[0]):
             raise FileNotFoundError(args[0])
-        return t.cast("tuple[int, str, str]", module.run_command(list(args)))
+        return bounded(args)
 
     host = _node_facts.Host(run)
     module.exit_json(

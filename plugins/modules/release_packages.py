@@ -95,6 +95,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import fetch_url
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _release_packages as release
 
 _OK = 200
@@ -157,9 +158,10 @@ def main() -> None:
     )
     params = module.params
 
+    bounded = _bounded_run.feeding_runner(_bounded_run.WORK)
+
     def run(args: t.Sequence[str]) -> tuple[int, str, str]:
-        environment = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
-        return t.cast("tuple[int, str, str]", module.run_command(list(args), environ_update=environment))
+        return bounded(args, environment={"DEBIAN_FRONTEND": "noninteractive"})
 
     try:
         found = release.installed(run, [*params["names"], *params["others"]])

@@ -237,7 +237,11 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_accounts, _slurm_accounts_plan
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import (
+    _bounded_run,
+    _slurm_accounts,
+    _slurm_accounts_plan,
+)
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._sacctmgr import Sacctmgr, SacctmgrError
 
 
@@ -295,7 +299,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     executable = module.get_bin_path(module.params["executable"], required=not module.check_mode)
-    sacctmgr = Sacctmgr(run=module.run_command, executable=executable) if executable else None
+    run = _bounded_run.feeding_runner(_bounded_run.CHANGE)
+    sacctmgr = Sacctmgr(run=run, executable=executable) if executable else None
     try:
         result = apply(sacctmgr, module.params, check_mode=module.check_mode)
     except ProblemsError as exc:

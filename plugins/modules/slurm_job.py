@@ -311,7 +311,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        result = run(_slurm_run.slurm(module), module.params, module.check_mode)
+        result = run(_slurm_run.slurm(), module.params, module.check_mode)
     except _slurm_job.SlurmError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(**result)

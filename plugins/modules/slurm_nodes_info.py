@@ -168,7 +168,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        run = _slurm_run.runner(module)
+        run = _slurm_run.runner()
         found = info(lambda args: run(args, None), module.params)
     except (_slurm_nodes.SelectionError, _slurm_job.SlurmError) as exc:
         module.fail_json(msg=str(exc))

@@ -108,7 +108,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _spank_plugin
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _spank_plugin
 
 
 def attempt(module: AnsibleModule, plugin: str) -> None:
@@ -119,11 +119,12 @@ def attempt(module: AnsibleModule, plugin: str) -> None:
     missing = [name for name, path in zip(_spank_plugin.COMMANDS, commands) if not path]
     if missing:
         raise _spank_plugin.SpankError(f"there is no {' and no '.join(missing)} to try it with; install Slurm first")
+    run = _bounded_run.feeding_runner(_bounded_run.ASK)
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder:
         for name, content in _spank_plugin.files(_spank_plugin.line(plugin, module.params["arguments"])).items():
             Path(folder, name).write_text(content, encoding="utf-8")
         _spank_plugin.attempt(
-            lambda args, environment: module.run_command(list(args), environ_update=dict(environment)),
+            lambda args, environment: run(args, environment=environment),
             [str(path) for path in commands],
             str(Path(folder, "slurm.conf")),
             module.params["shows"],

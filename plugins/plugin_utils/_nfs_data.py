@@ -26,12 +26,17 @@ EXCLUSIVE = (
     {"wdelay", "no_wdelay"},
     {"ac", "noac"},
     {"lock", "nolock"},
+    {"suid", "nosuid"},
+    {"dev", "nodev"},
+    {"exec", "noexec"},
 )
 SQUASH = {"root": "root_squash", "none": "no_root_squash", "all": "all_squash"}
 EXPORT_OPTIONS = ["rw", "sync", "no_subtree_check"]
 # What systemd needs to know of any mount over a network: never hold up the boot, mount at the first use.
 NETWORK_OPTIONS = ["_netdev", "nofail", "x-systemd.automount", "x-systemd.mount-timeout=30s"]
 LUSTRE_OPTIONS = ["flock", "noatime"]
+# A setuid program or a device file that somebody has put on shared storage gives no rights here.
+SAFE_OPTIONS = ["nosuid", "nodev"]
 _RAW_CLIENTS = re.compile(r"\S+\([^()]*\)")
 
 
@@ -120,8 +125,8 @@ def mount_type(mount: t.Mapping[str, t.Any]) -> str:
 
 def mount_options(mount: t.Mapping[str, t.Any], default_options: Options) -> list[str]:
     """Return every option of a mount in its order in fstab."""
-    own = split_options(default_options) if mount_type(mount).startswith("nfs") else LUSTRE_OPTIONS
-    return merge_options([*own, *NETWORK_OPTIONS], mount.get("options"))
+    own = default_options if mount_type(mount).startswith("nfs") else LUSTRE_OPTIONS
+    return merge_options([*merge_options(SAFE_OPTIONS, own), *NETWORK_OPTIONS], mount.get("options"))
 
 
 def mount_entry(mount: t.Mapping[str, t.Any], default_server: str, default_options: Options) -> dict[str, t.Any]:

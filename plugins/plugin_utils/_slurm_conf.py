@@ -20,6 +20,9 @@ if t.TYPE_CHECKING:
 # Keys whose value is a set of hosts. NodeAddr is not among them: its order is that of NodeName.
 HOST_KEYS = frozenset({"nodename", "nodes", "downnodes", "suspendexcnodes"})
 
+# Keys whose items are parted by a semicolon.
+SEMICOLON_KEYS = frozenset({"pmixenv"})
+
 # Keys whose values belong in no message.
 SECRET_KEYS = re.compile(r"pass|secret", re.IGNORECASE)
 
@@ -70,7 +73,7 @@ def is_absent(value: t.Any) -> bool:
 def value_text(key: str, value: t.Any, kind: str = "string") -> str:
     """Return a value as Slurm writes it."""
     if isinstance(value, dict):
-        return ",".join(_parameters(value))
+        return _separator(key).join(_parameters(value))
     if isinstance(value, (list, tuple)):
         return _list_text(key, [value_text(key, item) for item in value if not is_absent(item)])
     if isinstance(value, bool):
@@ -122,10 +125,15 @@ def _parameters(value: dict[str, t.Any]) -> list[str]:
     ]
 
 
+def _separator(key: str) -> str:
+    """Return what parts the items of a value."""
+    return ";" if key.lower() in SEMICOLON_KEYS else ","
+
+
 def _list_text(key: str, items: list[str]) -> str:
     """Return the items of a list; plain host names become ranges where the key takes hosts."""
     if key.lower() not in HOST_KEYS:
-        return ",".join(items)
+        return _separator(key).join(items)
     plain = [item for item in items if _PLAIN_NAME.match(item)]
     ranges = [item for item in items if not _PLAIN_NAME.match(item)]
     return ",".join(part for part in (_slurm_hostlist.compress(plain), *ranges) if part)

@@ -16,7 +16,8 @@ stays() { systemd-run --quiet --collect --unit="$@"; }
 
 uses() {
   soon stat /home/. /shared/. > /dev/null
-  is 'options of /home' "$(options /home)" '*vers=4.2*hard*nconnect=8*'
+  is 'options of /home' "$(options /home)" '*nosuid*nodev*vers=4.2*hard*nconnect=8*'
+  is 'rpcbind' "$(systemctl is-enabled rpcbind.socket)" masked
   is 'read-ahead of /home' "$(cat "/sys/class/bdi/$(mountpoint --fs-devno /home)/read_ahead_kb")" 15360
   is 'a file of the server' "$(alice cat /home/alice/file)" 'from the server'
   alice sh -euc 'echo from the client > /home/alice/reply; touch /shared/free'
@@ -68,7 +69,7 @@ lets_go() { systemctl stop holder; }
 sits() { stays sitter --working-directory=/shared sleep 3600; }
 
 rises() {
-  is 'options in use' "$(options /shared)" '*nosuid*nconnect=8*'
+  is 'options in use' "$(options /shared)" '*noexec*nconnect=8*'
   systemctl stop sitter
   mkdir -p /full
   touch /full/file

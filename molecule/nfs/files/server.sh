@@ -11,6 +11,7 @@ is() { # WHAT FOUND PATTERN
 serves() {
   is threads "$(cat /proc/fs/nfsd/threads)" 16
   is versions "$(cat /proc/fs/nfsd/versions)" '*-3*+4.2*'
+  is 'rpcbind, which version 4 does not need' "$(systemctl is-enabled rpcbind.socket) $(ss -Hltun 'sport = 111')" 'masked '
   is 'file system of /shared' "$(findmnt --noheadings --output FSTYPE /shared)" ext4
   is 'rights of /shared' "$(stat --format='%a %G' /shared)" '2775 users'
   install --directory --owner=1000 --group=100 --mode=0700 /home/alice

@@ -109,8 +109,13 @@ CASES = {
     "two databases": (_two_databases(), "slurm_database is .*head, gpu1.*, but slurmdbd runs on one machine"),
     "no checksum": (
         _inventory(slurm_version="25.05.1"),
-        "slurm_source_checksum is .*; it has to be algorithm:digest of https://download.schedmd.com",
+        "slurm_source_checksum is .*; it has to be sha256:, sha384: or sha512: and the digest of https://download.schedmd.com",
     ),
+    "a digest that somebody could forge": (
+        _inventory(slurm_source_checksum=f"md5:{0:032}"),
+        "slurm_source_checksum is .*md5:0+.*; it has to be sha256:, sha384: or sha512: and the digest of",
+    ),
+    "a misspelt key of mpi.conf": (_inventory(slurm_mpi_config={"PMIxEnvs": "A=b"}), "did you mean PMIxEnv"),
     "an unknown key": (_inventory(slurm_config={"KillWiat": 30}), "unknown key .KillWiat.; did you mean KillWait"),
     "an unknown key of the controllers' group": (
         _input_of_a_group(slurm_config={"KillWiat": 30}),
@@ -129,12 +134,12 @@ CASES = {
         "MaxTRESPerUser: gres/gpu is 'many', expected a whole number",
     ),
     "an option that pyxis does not know": (
-        _inventory(pyxis_version="0.20.0", pyxis_source_checksum=f"md5:{0:032}", pyxis_options={"importer": "/x"}),
+        _inventory(pyxis_version="0.20.0", pyxis_source_checksum=f"sha256:{0:064}", pyxis_options={"importer": "/x"}),
         "pyxis_options: importer is no option of pyxis 0.20.0, which knows runtime_path",
     ),
     "a release of pyxis without a checksum": (
         _inventory(pyxis_version="0.23.0"),
-        "pyxis_source_checksum is .*; it has to be algorithm:digest of https://github.com/NVIDIA/pyxis/.*v0.23.0.tar.gz",
+        "pyxis_source_checksum is .*; it has to be sha256:, sha384: or sha512: and the digest of https://github.com/NVIDIA/pyxis/.*v0.23.0.tar.gz",
     ),
     "a login at a registry without a password": (
         _inventory(enroot_credentials=[{"machine": "registry.example.com", "login": "bob"}]),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import typing as t
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.slurm_conf import slurm_conf
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_conf
 
 ROLE = Path(__file__).parents[3] / "roles/slurm"
 GIVEN = {"slurm_controllers": ["head1", "head2"], "slurm_database": "db1"}
@@ -91,6 +93,37 @@ def test_a_database_elsewhere_is_saved_with_the_account_of_slurmdbd() -> None:
         '[client]\nhost="db9"\nport=3307\nuser="acct"\npassword="p#a\\\\s"\n'
     )
     assert "password" not in value("__slurm_dump_options", slurm_database_config=config)
+
+
+@pytest.mark.parametrize(
+    ("offered", "missing"),
+    [
+        ("cpuset cpu io memory hugetlb pids rdma misc\n", []),
+        ("cpu memory pids\n", ["cpuset"]),  # as many a container has it
+        ("\n", ["cpu", "cpuset", "memory"]),
+        (None, ["cpu", "cpuset", "memory"]),
+    ],
+)
+def test_containment_needs_the_controllers_that_slurmd_asks_for(offered: str | None, missing: list[str]) -> None:
+    found = {} if offered is None else {"content": base64.b64encode(offered.encode()).decode()}
+
+    assert value("__slurm_controllers_missing", __slurm_present={"results": [found]}) == missing
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "PMIxEnv=PMIX_MCA_gds=hash\n"),
+        ({"PMIxTimeout": 600}, "PMIxEnv=PMIX_MCA_gds=hash\nPMIxTimeout=600\n"),
+        ({"PMIxEnv": ["PMIX_MCA_gds=hash", "A=b"]}, "PMIxEnv=PMIX_MCA_gds=hash;A=b\n"),
+        ({"PMIxEnv": None}, ""),
+    ],
+)
+def test_pmix_shares_no_files_unless_told_to(given: dict[str, t.Any], text: str) -> None:
+    config = value("__slurm_mpi_config | combine(slurm_mpi_config)", slurm_mpi_config=given)
+
+    assert _slurm_conf.render(config, file="mpi.conf") == text
+    assert "mpi.conf" in value("__slurm_files")
 
 
 def test_jobs_are_held_to_their_cores_devices_and_memory() -> None:

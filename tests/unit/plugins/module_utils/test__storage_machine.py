@@ -8,7 +8,7 @@ import socket
 import stat
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, runner
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -25,15 +25,6 @@ def test_a_file_is_replaced_with_its_mode(tmp_path: Path) -> None:
     assert MACHINE.read(str(path)) == "two\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert MACHINE.entries(str(path.parent)) == ["file"]
-
-
-def test_a_program_that_is_not_there_fails_like_any_other() -> None:
-    class Module:
-        def run_command(self, args: list[str], handle_exceptions: bool) -> tuple[int, str, str]:
-            assert not handle_exceptions
-            raise FileNotFoundError(2, "No such file or directory")
-
-    assert runner(Module())(["modprobe", "nfs"]) == (127, "", "modprobe: No such file or directory")
 
 
 def test_what_is_missing_is_empty(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ class Module:
         folder = Path(environ_update["ENROOT_CONFIG_PATH"])
         self.logins.append((folder / ".credentials").read_text(encoding="utf-8"))
         assert folder.stat().st_mode & 0o077 == 0
-        Path(args[3]).write_text(f"image {args[4]}", encoding="utf-8")
+        Path(args[-2]).write_text(f"image {args[-1]}", encoding="utf-8")
         return self.answer
 
 

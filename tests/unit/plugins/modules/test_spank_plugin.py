@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import typing as t
 
 import pytest
@@ -49,18 +47,14 @@ class Module:
         path = self.folder / name
         return str(path) if path.exists() else None
 
-    def run_command(self, args: list[str], environ_update: dict[str, str]) -> tuple[int, str, str]:
-        environment = {**os.environ, **environ_update, "LOG": str(self.folder / "log")}
-        done = subprocess.run(args, env=environment, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout, done.stderr
-
     def atomic_move(self, source: str, target: str) -> None:
         shutil.move(source, target)
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Path:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with Slurm, and a plugin that works on its way."""
+    monkeypatch.setenv("LOG", str(tmp_path / "log"))
     for name in ("srun", "sbatch"):
         (tmp_path / name).write_text(COMMAND, encoding="utf-8")
         (tmp_path / name).chmod(0o755)

@@ -82,7 +82,7 @@ def test_a_mount_comes_from_the_default_server() -> None:
         "path": "/home",
         "source": "control:/home",
         "type": "nfs",
-        "options": [*DEFAULTS, *BOOT],
+        "options": ["nosuid", "nodev", *DEFAULTS, *BOOT],
         "hide": False,
     }
 
@@ -105,7 +105,26 @@ def test_a_mount_may_name_its_source_in_several_ways(mount: dict[str, str], path
 def test_a_lustre_mount_has_options_of_its_own() -> None:
     mount = {"path": "/lustre", "source": "10.0.0.4@tcp:/lustrefs", "type": "lustre"}
 
-    assert mount_entry(mount, "", DEFAULTS)["options"] == ["flock", "noatime", *BOOT]
+    assert mount_entry(mount, "", DEFAULTS)["options"] == ["nosuid", "nodev", "flock", "noatime", *BOOT]
+
+
+@pytest.mark.parametrize(
+    ("defaults", "own", "safe"),
+    [
+        (["hard"], None, ["nosuid", "nodev"]),
+        (["hard"], "ro", ["nosuid", "nodev"]),
+        (["hard"], "suid", ["nodev"]),
+        (["hard", "suid"], "dev", []),
+        (["hard"], "-nosuid,-nodev", []),
+        (["hard", "suid"], "nosuid", ["nodev", "nosuid"]),
+    ],
+)
+def test_a_shared_folder_gives_no_rights_unless_somebody_says_so(
+    defaults: list[str], own: str | None, safe: list[str]
+) -> None:
+    entry = mount_entry({"path": "/sw", "options": own}, "control", defaults)
+
+    assert [word for word in entry["options"] if word in ("nosuid", "nodev")] == safe
 
 
 def test_nested_lists_of_hosts_become_one_list() -> None:

@@ -126,6 +126,9 @@ def test_secrets_stay_out_of_the_reasons() -> None:
         ("cgroup.conf", "ConstrainDevices=no\n", "ConstrainDevices=yes\n", RELOAD),
         ("cgroup.conf", "", "ConstrainDevices=yes\n", RELOAD),
         ("cgroup.conf", "CgroupSlice=a.slice\n", "CgroupSlice=b.slice\n", NODES),
+        ("mpi.conf", "", "PMIxEnv=PMIX_MCA_gds=hash\n", RELOAD),
+        ("mpi.conf", "PMIxEnv=PMIX_MCA_gds=hash\n", "PMIxEnv=PMIX_MCA_gds=hash;A=b\nPMIxTimeout=600\n", RELOAD),
+        ("mpi.conf", "PMIxEnv=PMIX_MCA_gds=hash\n", "# none\n", RELOAD),
         ("acct_gather.conf", "EnergyIPMIFrequency=1\n", "EnergyIPMIFrequency=2\n", BOTH),
         ("topology.conf", "SwitchName=a Nodes=n1\n", "SwitchName=a Nodes=n[1-2]\n", RELOAD),
         ("topology.conf", "SwitchName=a Nodes=n1\n", "SwitchName=a Nodes=n1 # x\n", NOTHING),
@@ -187,7 +190,7 @@ def test_a_file_without_a_rule_is_refused() -> None:
         _slurm_action.action("", "x", "other.conf", "24.11.5")
 
 
-@pytest.mark.parametrize("file", ["slurm.conf", "cgroup.conf", "gres.conf", "slurmdbd.conf"])
+@pytest.mark.parametrize("file", ["slurm.conf", "cgroup.conf", "gres.conf", "mpi.conf", "slurmdbd.conf"])
 def test_every_rule_is_about_a_key_that_slurm_reads(file: str) -> None:
     known = {key.name for key in _slurm_keys.table(file).values()}
 

@@ -150,6 +150,9 @@ def test_gpus_are_counted_in_every_form_of_gres(gres: str, count: int) -> None:
     [
         ("cgroup.conf", {"CgroupPlugin": "disabled", "ConstrainDevices": True}, [], ""),
         ("cgroup.conf", {"CgroupPlugin": "cgroup/v3"}, [], "CgroupPlugin is 'cgroup/v3', expected one of autodetect"),
+        ("mpi.conf", {"PMIxEnv": {"PMIX_MCA_gds": "hash"}, "PMIxTimeout": 600}, [], ""),
+        ("mpi.conf", {"PMIxEnvs": "A=b"}, [], "did you mean PMIxEnv?"),
+        ("mpi.conf", {"PMIxCollFence": "star"}, [], "PMIxCollFence is 'star', expected one of mixed"),
         ("cgroup.conf", {"ConstrainDevice": True}, [], "did you mean ConstrainDevices?"),
         ("slurmdbd.conf", {"DbdHost": "control", "StorageType": "accounting_storage/mysql"}, [], ""),
         ("slurmdbd.conf", {"StoragePas": "x"}, [], "did you mean StoragePass?"),

@@ -31,6 +31,12 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_con
             "SlurmctldParameters=enable_configless,node_reg_mem_percent=90\n",
         ),
         ("SchedulerParameters", {"a": False}, ""),
+        (
+            "PMIxEnv",
+            {"PMIX_MCA_gds": "hash", "OMPI_MCA_btl": "^openib"},
+            "PMIxEnv=PMIX_MCA_gds=hash;OMPI_MCA_btl=^openib\n",
+        ),
+        ("PMIxEnv", ["A=b", "C=d"], "PMIxEnv=A=b;C=d\n"),
         ("SallocDefaultCommand", "srun --pty bash", 'SallocDefaultCommand="srun --pty bash"\n'),
         ("SallocDefaultCommand", '"srun --pty"', 'SallocDefaultCommand="srun --pty"\n'),
         ("JobCompPass", "a#b", "JobCompPass=a\\#b\n"),

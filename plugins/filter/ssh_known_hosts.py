@@ -1,0 +1,66 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filter ssh_known_hosts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: ssh_known_hosts
+short_description: The text of a known_hosts file from the keys of machines
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Prints one line for each machine whose key is known, in the order of their names.
+  - A machine whose key was not seen keeps the one of the text before. Machines that are not named leave the file.
+positional: machines
+options:
+  _input:
+    description: The text before; empty where there is no file yet.
+    type: str
+    required: true
+  machines:
+    description: The machines, as P(hpcai.gpucluster.ssh_host_keys#filter) returns them.
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the file
+  ansible.builtin.debug:
+    msg: "{{ '' | hpcai.gpucluster.ssh_known_hosts([{'names': ['gpu1'], 'key': 'ssh-ed25519 AAAAC3Nza'}]) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The text.
+  type: str
+  sample: "gpu1 ssh-ed25519 AAAAC3Nza\n"
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _known_hosts
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def ssh_known_hosts(known: str, machines: Sequence[_known_hosts.Machine]) -> str:
+    """Return the text of the file."""
+    try:
+        return _known_hosts.render(known or "", machines)
+    except (AttributeError, KeyError, TypeError, IndexError) as exc:
+        raise AnsibleFilterError(f"hpcai.gpucluster.ssh_known_hosts: a machine is {{names, key}}: {exc!r}") from exc
+
+
+class FilterModule:
+    """Tell Ansible the name of the filter."""
+
+    def filters(self) -> dict[str, Callable[..., t.Any]]:
+        """Return the filters of this file."""
+        return {"ssh_known_hosts": ssh_known_hosts}

@@ -1,0 +1,62 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The ssh host keys of a cluster's machines: from facts, and as a known_hosts file."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+if t.TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# The strongest first; one key for each machine serves, since ssh asks for the kind that it knows.
+KINDS = ("ed25519", "ecdsa", "rsa")
+_NAME = re.compile(r"[A-Za-z0-9_.:-]+\Z")
+_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp\d+) [A-Za-z0-9+/]+=*\Z")
+
+
+class Machine(t.TypedDict):
+    """One machine: the names that it is called by, the one of the inventory first, and its key if that is known."""
+
+    names: list[str]
+    key: str
+
+
+def machines(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, t.Any]]) -> list[Machine]:
+    """Return the machines with the keys that this run has seen."""
+    known = {host: hostvars[host] for host in hosts if host in hostvars}
+    return [_machine(host, known.get(host, {})) for host in dict.fromkeys(hosts)]
+
+
+def render(known: str, wanted: Sequence[Machine]) -> str:
+    """Return known_hosts with the keys of these machines and of no others; one that was not seen stays what it was."""
+    before = {name: key for names, key in _lines(known) for name in names}
+    lines = []
+    for machine in sorted(wanted, key=lambda one: one["names"][0]):
+        names = [name for name in machine["names"] if _NAME.match(name)]
+        key = machine["key"] or (before.get(names[0], "") if names else "")
+        if names and _KEY.match(key):
+            lines.append(f"{','.join(names)} {key}\n")
+    return "".join(lines)
+
+
+def _machine(host: str, variables: Mapping[str, t.Any]) -> Machine:
+    """Return one machine."""
+    facts = variables.get("ansible_facts") or {}
+    address = str(variables.get("ansible_host") or "")
+    keys = [
+        f"{facts.get(f'ssh_host_key_{kind}_public_keytype', '')} {facts[f'ssh_host_key_{kind}_public']}"
+        for kind in KINDS
+        if facts.get(f"ssh_host_key_{kind}_public")
+    ]
+    return {"names": list(dict.fromkeys(filter(None, [host, address]))), "key": keys[0] if keys else ""}
+
+
+def _lines(text: str) -> list[tuple[list[str], str]]:
+    """Return the names and the key of each line."""
+    parts = [line.split(None, 1) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(part[0].split(","), part[1].strip()) for part in parts if len(part) > 1]

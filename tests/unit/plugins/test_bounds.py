@@ -1,0 +1,69 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Everything that is started has an end: a machine, a mount or a service that hangs must not hold up the others."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+PLUGINS = sorted((ROOT / "plugins").rglob("*.py"))
+# Plays of the machine that runs Ansible, and the playbooks that only measure: their jobs have time limits.
+UNBOUNDED = {"preflight", "lab_up", "lab_down", "check", "validate", "pinning"}
+PLAYS = [
+    pytest.param(play, id=f"{path.stem}: {play['name']}")
+    for path in sorted((ROOT / "playbooks").glob("*.yml"))
+    if path.stem not in UNBOUNDED
+    for play in yaml.safe_load(path.read_text(encoding="utf-8"))
+    if "hosts" in play
+]
+SETTINGS = ("inventories/lab", "inventories/onprem", "inventories/azure", "playbooks/vars/cluster.yml", "ansible.cfg")
+
+
+@pytest.mark.parametrize("path", PLUGINS, ids=lambda path: path.name)
+def test_a_plugin_starts_programs_by_the_bounded_runner_only(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    if path.name == "_bounded_run.py":
+        return
+    assert not re.search(r"\b(subprocess\.|Popen|os\.system|os\.popen)", text)
+    # timeout(1) bounds what is not started by that runner.
+    for call in re.findall(r"run_command[^(]*\(\s*(.{0,30})", text, re.DOTALL):
+        assert call.startswith('["timeout", "--kill-after='), call
+
+
+@pytest.mark.parametrize("play", PLAYS)
+def test_a_task_ends(play: dict[str, t.Any]) -> None:
+    match = re.fullmatch(r"\{\{ gpucluster_task_seconds \| default\((\d+)\) \}\}", play["timeout"])
+
+    assert match
+    assert int(match.group(1)) in (1800, 14400)
+
+
+@pytest.mark.parametrize("where", SETTINGS)
+def test_a_machine_that_hangs_is_given_up_within_two_minutes(where: str) -> None:
+    path = ROOT / where
+    files = [path] if path.is_file() else sorted(path.rglob("*.yml"))
+    lines = [
+        line for file in files for line in _joined(file) if re.match(r"(ansible_ssh_(common|extra)_|ssh_)args\b", line)
+    ]
+
+    assert lines
+    for line in lines:
+        options = dict(re.findall(r"-o (ServerAlive\w+)=(\d+)", line))
+        # The last answer, the questions without one, and three tries of ten seconds to connect again.
+        seconds = int(options["ServerAliveInterval"]) * (1 + int(options["ServerAliveCountMax"])) + 3 * 10 + 1 + 3
+        assert seconds < 120, line
+
+
+def _joined(file: Path) -> list[str]:
+    """Return the settings of a file, one a line."""
+    if file.suffix != ".yml":
+        return file.read_text(encoding="utf-8").splitlines()
+    found = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    return [f"{name}: {value}" for name, value in found.items() if not isinstance(value, dict)]
