@@ -250,6 +250,7 @@ def fetch_metadata(settings: Settings, verify: bool, under_way: Open) -> Callabl
         import requests
 
         target = f"{url}/metadata/endpoints?api-version={settings.version('metadata')}"
+        text = ""
         for attempt in range(settings.retries + 1):
             try:
                 with under_way.during(f"GET {target}"):

@@ -26,12 +26,15 @@ _PATTERNS = (
 class RequestError(AzureInventoryError):
     """Azure refused a request, or its answer cannot be used."""
 
-    def __init__(self, status: int, code: str, message: str, request_id: str = "", where: str = "") -> None:
+    def __init__(
+        self, status: int, code: str, message: str, request_id: str = "", where: str = "", text: str = ""
+    ) -> None:
+        """Take what the answer says; text is the whole text where there is no answer."""
         self.status = status
         self.code = code
         self.message = message
         suffix = f" (request id {request_id})" if request_id else ""
-        super().__init__(f"{where or 'Azure'} answered {status} {code}: {message}{suffix}")
+        super().__init__(text or f"{where or 'Azure'} answered {status} {code}: {message}{suffix}")
 
     def is_refusal(self) -> bool:
         """Return whether the caller lacks a right."""
@@ -46,10 +49,7 @@ class NoAnswerError(RequestError):
     """There is no answer: Azure cannot be reached, asks for too long a pause, or is too slow."""
 
     def __init__(self, text: str, status: int = 0) -> None:
-        AzureInventoryError.__init__(self, text)
-        self.status = status
-        self.code = type(self).__name__
-        self.message = text
+        super().__init__(status, type(self).__name__, text, text=text)
 
 
 class ThrottledError(NoAnswerError):

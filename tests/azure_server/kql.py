@@ -13,8 +13,16 @@ COLUMNS = frozenset(
 )
 COLUMNS |= {"managedBy", "sku", "plan", "properties", "tags", "identity", "zones", "extendedLocation"}
 _TOKEN = re.compile(r"\s*('(?:[^'\\]|\\.)*'|[A-Za-z_]\w*|\d+|=~|==|!=|in~|[(),.\[\]=])")
+
+
+def _text_of(value: t.Any) -> str:
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
+
+
 _FUNCTIONS = {
-    "tostring": lambda value: _text_of(value),
+    "tostring": _text_of,
     "parse_json": lambda text: json.loads(text) if text else None,
     "tolower": lambda value: str(value or "").lower(),
     "isnotnull": lambda value: value is not None,
@@ -24,12 +32,6 @@ _FUNCTIONS = {
 
 class InvalidQueryError(Exception):
     """Azure would answer 400 InvalidQuery."""
-
-
-def _text_of(value: t.Any) -> str:
-    if value is None:
-        return ""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
 
 
 def run(text: str, tables: dict[str, list[Row]]) -> list[Row]:

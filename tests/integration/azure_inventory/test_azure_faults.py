@@ -35,7 +35,7 @@ def run(azure: Azure, *faults: dict[str, t.Any], spec: dict[str, t.Any] | None =
         {"silence": 60},
         {"status": 429, "headers": {"Retry-After": "1200"}},
     ],
-    ids=lambda fault: "-".join(fault),
+    ids="-".join,
 )
 def test_whatever_resource_graph_does_the_lists_have_every_machine(azure: Azure, fault: dict[str, t.Any]) -> None:
     found, text = run(azure, {"match": "^POST .*ResourceGraph", **fault}, timeout=1, deadline=5)
@@ -54,7 +54,7 @@ def test_whatever_resource_graph_does_the_lists_have_every_machine(azure: Azure,
         {"reset": True},
         {"text": '{"value": [], "nextLink": "{here}/subscriptions/11111111-0000-0000-0000-000000000000/x?page=1"}'},
     ],
-    ids=lambda fault: "-".join(fault),
+    ids="-".join,
 )
 def test_one_list_of_interfaces_that_fails_is_named(azure: Azure, fault: dict[str, t.Any]) -> None:
     strict = "status" in fault
