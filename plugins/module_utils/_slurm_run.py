@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import shutil
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _interrupt, _slurm_job
@@ -37,7 +38,8 @@ def runner() -> _slurm_job.Runner:
 
     def run(args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
         code, out, err = _bounded_run.feeding_runner(seconds(args))(args, data)
-        if code == _bounded_run.MISSING and not out:
+        # A step ends with the same status where the nodes lack its program.
+        if code == _bounded_run.MISSING and shutil.which(args[0]) is None:
             raise _slurm_job.SlurmError(f"{err} on {platform.node()}. Run this where Slurm's commands are")
         return code, out, err
 

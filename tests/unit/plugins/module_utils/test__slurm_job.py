@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_job
+from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_job, _slurm_run
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/slurm/24.11.5"
 
@@ -192,6 +192,15 @@ def test_a_step_whose_job_slurm_does_not_know_did_not_fail() -> None:
         return 1, "", "Unable to contact slurm controller"
 
     assert "Unable to contact" in _slurm_job.Slurm(answer).step(206, step("a")).lost
+
+
+def test_a_program_that_the_nodes_lack_is_no_command_of_slurm_that_is_missing() -> None:
+    run = _slurm_run.runner()
+
+    code, out, err = run(["sh", "-c", "echo 'srun: error: Exited with exit code 127' >&2; exit 127"], None)
+    assert (code, out, "exit code 127" in err) == (127, "", True)
+    with pytest.raises(_slurm_job.SlurmError, match="Run this where Slurm's commands are"):
+        run(["no-such-srun"], None)
 
 
 def test_options_are_written_as_slurm_wants_them() -> None:
