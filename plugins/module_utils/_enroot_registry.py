@@ -50,7 +50,7 @@ def cause(image: Reference, logins: Sequence[Login], ask: Ask, scheme: str = "ht
     answer = ask("HEAD", url, _KINDS)
     if answer.status != 401 or not answer.challenge:
         return _verdict(image, answer, None)
-    kind, _, rest = answer.challenge.partition(" ")
+    kind, _space, rest = answer.challenge.partition(" ")
     fields = dict(_PARAMETER.findall(rest))
     realm = fields.pop("realm", "")
     bearer = kind.lower() == "bearer"

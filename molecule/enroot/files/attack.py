@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 """
 What a user tries who wants another's containers, or the node out of service. Runs as that user, without any right.
 
@@ -21,7 +20,7 @@ def hang(point: Path) -> int:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     environment = {**os.environ, "_FUSE_COMMFD": str(theirs.fileno())}
     subprocess.run(["/usr/bin/fusermount3", "--", str(point)], env=environment, pass_fds=[theirs.fileno()], check=True)
-    _, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(4))
+    ancillary = ours.recvmsg(1, socket.CMSG_SPACE(4))[1]
     return array.array("i", ancillary[0][2])[0]
 
 

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # Runs the prolog of two users while one of them attacks the other: VICTIM and ATTACKER are users. Fails when a prolog does, or when the attack wins.
 set -u
 victim=$(id -u "$1") attacker=$(id -u "$2")
@@ -17,7 +17,7 @@ is_own() { # UID
 # As a run of an older release has left it: folders that everybody may write.
 prolog 1 "$attacker"
 chmod 1777 "${folders[@]}"
-runuser --user "$2" -- "${0%/*}/attack.py" 6 "$victim" "${folders[@]}" > /run/attack.log 2>&1 &
+runuser --user "$2" -- python3 "${0%/*}/attack.py" 6 "$victim" "${folders[@]}" > /run/attack.log 2>&1 &
 until grep -q 'holds 3' /run/attack.log; do
     kill -0 $! 2> /dev/null || { cat /run/attack.log; exit 1; }
     sleep 0.1

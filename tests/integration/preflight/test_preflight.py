@@ -239,7 +239,7 @@ def test_inputs_of_all_roles_are_refused_in_one_block(said: Said) -> None:
 def test_the_command_line_is_judged_as_well(playbook: str, given: str, said: Said) -> None:
     code, output = said(_inventory(), playbook, "-e", given)
 
-    name, _, value = given.partition("=")
+    name, _equals, value = given.partition("=")
     assert code != 0
     assert f"Wrong input. No machine was touched. {name}: found '{value}'; allowed: " in output
     assert output.count("TASK [") == 1
