@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import typing as t
 from pathlib import Path
 
@@ -105,9 +104,9 @@ def test_a_database_elsewhere_is_saved_with_the_account_of_slurmdbd() -> None:
     ],
 )
 def test_containment_needs_the_controllers_that_slurmd_asks_for(offered: str | None, missing: list[str]) -> None:
-    found = {} if offered is None else {"content": base64.b64encode(offered.encode()).decode()}
+    asked = {"skipped": True} if offered is None else {"stdout": offered}
 
-    assert value("__slurm_controllers_missing", __slurm_present={"results": [found]}) == missing
+    assert value("__slurm_controllers_missing", __slurm_delegated=asked) == missing
 
 
 @pytest.mark.parametrize(
