@@ -12,13 +12,10 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import (
-    _input_cluster,
-    _input_rules,
-    _input_sets,
-    _slurm_hostlist,
-)
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import cluster as inputs_cluster
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import rules, sets
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
 if t.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,13 +58,13 @@ class _Judge:
     def __init__(self, loader: t.Any, variables: Raw, main: str) -> None:
         """Remember which host has the inputs of the whole cluster."""
         self._loader, self._variables, self._main = loader, variables, main
-        self._inputs = {*_input_rules.known(), *_SIZES}
-        self.sets = _input_sets.Distinct(self._inputs.__contains__)
-        self._storage: dict[str, _input_sets.Distinct] = {
-            task: _input_sets.Distinct(_is_storage) for task in ("servers", "clients", "computes")
+        self._inputs = {*rules.known(), *_SIZES}
+        self.sets = sets.Distinct(self._inputs.__contains__)
+        self._storage: dict[str, sets.Distinct] = {
+            task: sets.Distinct(_is_storage) for task in ("servers", "clients", "computes")
         }
         groups = {name: list(hosts) for name, hosts in variables["groups"].items()}
-        self._cluster = _input_cluster.Cluster(groups, {}, {})
+        self._cluster = inputs_cluster.Cluster(groups, {}, {})
         self._tasks = {task: frozenset(self._cluster.of(task)) for task in self._storage}
         self._faults: list[list[str]] = []
         self._sized: list[bool] = []
@@ -88,7 +85,7 @@ class _Judge:
                 kinds.add(host, raw)
         if self.sets.add(host, raw):
             values, faults = self._templated(raw)
-            judged = _input_rules.judge(values)
+            judged = rules.judge(values)
             self._faults.append(faults + judged.faults)
             self._sized.append(any(raw.get(name) for name in _SIZES))
             if host == self._main:
@@ -105,7 +102,7 @@ class _Judge:
             for fault in faults:
                 hosts.setdefault(fault, []).extend(members)
         return [
-            *_input_rules.unknown(self._names, self._cluster_values.get("gpucluster_own_variables") or []),
+            *rules.unknown(self._names, self._cluster_values.get("gpucluster_own_variables") or []),
             *(_located(fault, found, len(self._machines)) for fault, found in hosts.items()),
             *self._of_cluster(),
         ]
@@ -115,7 +112,7 @@ class _Judge:
         cluster = dataclasses.replace(
             self._cluster, values=self._cluster_values, machines=self._machines, unsized=unsized
         )
-        return _input_cluster.problems(cluster)
+        return inputs_cluster.problems(cluster)
 
     def _templated(self, raw: Raw) -> tuple[dict[str, t.Any], list[str]]:
         """Return the inputs of one host, and what is wrong with their templates."""
@@ -140,6 +137,6 @@ def _located(fault: str, hosts: list[str], total: int) -> str:
     if len(hosts) >= total:
         return fault
     try:
-        return f"{fault} ({_slurm_hostlist.compress(hosts)})"
+        return f"{fault} ({hostlist.compress(hosts)})"
     except ValueError:
         return f"{fault} ({', '.join(hosts[:5])})"

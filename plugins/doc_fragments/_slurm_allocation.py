@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The allocation; the argument spec is in C(module_utils/_slurm_run.py)."""
+    """The allocation; the argument spec is in C(module_utils/_slurm/allocation.py)."""
 
     DOCUMENTATION = r"""
 options:

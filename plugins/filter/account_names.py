@@ -54,7 +54,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import Defaults, parse
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Defaults, parse
 
 
 def account_names(items: t.Any, which: str, removed: bool = False) -> list[str]:

@@ -75,7 +75,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import Defaults, parse, unknown_groups
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Defaults, parse, unknown_groups
 
 
 def account_problems(

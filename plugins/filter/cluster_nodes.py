@@ -48,14 +48,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _nodes
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import nodes
 
 
 def cluster_nodes(hosts: list[str], hostvars: t.Any) -> list[dict[str, t.Any]]:
     """Return the nodes in groups of equal hardware."""
     try:
-        return _nodes.group(hosts, hostvars)
-    except _nodes.NodeError as exc:
+        return nodes.group(hosts, hostvars)
+    except nodes.NodeError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.cluster_nodes: {exc}") from exc
 
 

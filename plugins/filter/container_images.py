@@ -43,15 +43,15 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_image
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _enroot_checks
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import image as enroot_image
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import enroot_checks
 
 
 def container_images(images: t.Sequence[t.Any]) -> list[dict[str, t.Any]]:
     """Return images with all their keys."""
     try:
-        return [_enroot_checks.container_image(image) for image in images]
-    except _enroot_image.ImageError as exc:
+        return [enroot_checks.container_image(image) for image in images]
+    except enroot_image.ImageError as exc:
         raise AnsibleFilterError(f"container_images: {exc}") from exc
 
 

@@ -9,8 +9,9 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _hardware, _placement
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import placement
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as hardware_record
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 
 DOCUMENTATION = r"""
 name: cpu_masks
@@ -59,15 +60,15 @@ _value:
 def cpu_masks(record: t.Any, tasks_per_node: int | None = None, threads_per_task: int | None = None) -> list[str]:
     """Return the CPU masks that put every task of a node beside its GPU."""
     try:
-        record = _catalogue.checked(record, "hpcai.gpucluster.cpu_masks")
-        tasks = _placement.default_tasks(record) if tasks_per_node is None else int(tasks_per_node)
+        record = records.checked(record, "hpcai.gpucluster.cpu_masks")
+        tasks = placement.default_tasks(record) if tasks_per_node is None else int(tasks_per_node)
         threads = None if threads_per_task is None else int(threads_per_task)
-        placed = _placement.place(record, tasks, threads)
-    except _catalogue.CatalogueError as exc:
+        placed = placement.place(record, tasks, threads)
+    except records.CatalogueError as exc:
         raise AnsibleFilterError(str(exc)) from exc
     except (TypeError, ValueError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.cpu_masks: {exc}") from exc
-    return [_hardware.hex_mask(task.cpus) for task in placed]
+    return [hardware_record.hex_mask(task.cpus) for task in placed]
 
 
 class FilterModule:

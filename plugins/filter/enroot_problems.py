@@ -40,12 +40,12 @@ _value:
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _enroot_checks
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import enroot_checks
 
 
 def enroot_problems(settings: t.Mapping[str, t.Any]) -> list[str]:
     """Return one sentence for each fault."""
-    return _enroot_checks.problems(settings)
+    return enroot_checks.problems(settings)
 
 
 class FilterModule:

@@ -9,8 +9,8 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _hardware
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as hardware_record
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 
 DOCUMENTATION = r"""
 name: gres_lines
@@ -70,13 +70,13 @@ def gres_lines(
 ) -> list[str]:
     """Return the lines of gres.conf for the GPUs of a machine."""
     try:
-        record = _catalogue.checked(record, "hpcai.gpucluster.gres_lines")
-    except _catalogue.CatalogueError as exc:
+        record = records.checked(record, "hpcai.gpucluster.gres_lines")
+    except records.CatalogueError as exc:
         raise AnsibleFilterError(str(exc)) from exc
     if not record["gpus"]["count"]:
         return []
     head = f"NodeName={nodes} " if nodes else ""
-    head += f"Name=gpu Type={_hardware.gres_type(record)}"
+    head += f"Name=gpu Type={hardware_record.gres_type(record)}"
     return [f"{head} File={device}{_indexes(gpus)}{cores}" for gpus, cores in _runs(record, numa_as_sockets)]
 
 
@@ -86,7 +86,7 @@ def _runs(record: dict[str, t.Any], numa_as_sockets: bool) -> list[tuple[list[in
         return [(list(range(record["gpus"]["count"])), "")]
     runs: list[tuple[list[int], str]] = []
     for gpu in sorted(record["topology"], key=lambda gpu: int(gpu["index"])):
-        cores = f" Cores={_hardware.ranges(_hardware.gpu_cores(record, gpu, numa_as_sockets))}"
+        cores = f" Cores={hardware_record.ranges(hardware_record.gpu_cores(record, gpu, numa_as_sockets))}"
         if runs and runs[-1][1] == cores:
             runs[-1][0].append(gpu["index"])
         else:

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _health
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 
 DOCUMENTATION = r"""
 name: health_expectations
@@ -90,8 +90,8 @@ def health_expectations(
 ) -> dict[str, t.Any]:
     """Return the configuration of the health program."""
     try:
-        return _health.expectations(record, overrides, prolog, inputs)
-    except _health.HealthError as exc:
+        return expectations.expectations(record, overrides, prolog, inputs)
+    except expectations.HealthError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.health_expectations: {exc}") from exc
     except (KeyError, TypeError, AttributeError) as exc:
         raise AnsibleFilterError(

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _health_report
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import report
 
 DOCUMENTATION = r"""
 name: health_report
@@ -89,7 +89,7 @@ def health_report(outputs: t.Any, expected: t.Any = ()) -> dict[str, t.Any]:
         raise AnsibleFilterError(
             f"hpcai.gpucluster.health_report: expected a list of outputs, found {type(outputs).__name__}"
         )
-    return _health_report.report(outputs, expected)
+    return report.report(outputs, expected)
 
 
 class FilterModule:

@@ -39,13 +39,13 @@ _value:
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _input_rules
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import rules
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
 
 
 def input_problems(values: t.Mapping[str, t.Any]) -> list[str]:
     """Return one sentence for each fault."""
-    return _input_rules.judge(plain(values)).faults
+    return rules.judge(plain(values)).faults
 
 
 class FilterModule:

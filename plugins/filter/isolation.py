@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _shortfalls, _stages
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import shortfalls, stages
 
 DOCUMENTATION = r"""
 name: isolation
@@ -74,8 +74,8 @@ _value:
 def isolation(raw: t.Mapping[str, t.Any], repeats: int = 2) -> dict[str, t.Any]:
     """Return what to do and what is known."""
     try:
-        return _stages.isolate(raw, repeats)
-    except _shortfalls.ThresholdError as exc:
+        return stages.isolate(raw, repeats)
+    except shortfalls.ThresholdError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.isolation: {exc}") from exc
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nccl_conf
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
 
 DOCUMENTATION = r"""
 name: nccl_conf
@@ -45,10 +45,10 @@ def nccl_conf(settings: t.Any) -> str:
     """Return the text of nccl.conf for settings of NCCL."""
     if isinstance(settings, Mapping):
         settings = {name: value for name, value in settings.items() if value is not None}
-    wrong = _nccl_conf.problems(settings)
+    wrong = conf.problems(settings)
     if wrong:
         raise AnsibleFilterError(f"hpcai.gpucluster.nccl_conf: {'; '.join(wrong)}")
-    return _nccl_conf.render(settings)
+    return conf.render(settings)
 
 
 class FilterModule:

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 
 DOCUMENTATION = r"""
 name: nccl_environment
@@ -65,8 +65,8 @@ def nccl_environment(
 ) -> dict[str, str]:
     """Return the environment that jobs on a machine want for NCCL."""
     try:
-        record = _catalogue.checked(record, "hpcai.gpucluster.nccl_environment")
-    except _catalogue.CatalogueError as exc:
+        record = records.checked(record, "hpcai.gpucluster.nccl_environment")
+    except records.CatalogueError as exc:
         raise AnsibleFilterError(str(exc)) from exc
     if kind not in ("nccl", "other", "all"):
         raise AnsibleFilterError(f"hpcai.gpucluster.nccl_environment: kind is {kind!r}, it must be nccl, other or all")

@@ -9,8 +9,8 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nccl_build
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import build
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 
 DOCUMENTATION = r"""
 name: nccl_topology
@@ -49,10 +49,10 @@ _value:
 def nccl_topology(record: t.Any) -> str:
     """Return the topology file for NCCL of a machine."""
     try:
-        return _nccl_build.from_record(_catalogue.checked(record, "hpcai.gpucluster.nccl_topology"))
-    except _catalogue.CatalogueError as exc:
+        return build.from_record(records.checked(record, "hpcai.gpucluster.nccl_topology"))
+    except records.CatalogueError as exc:
         raise AnsibleFilterError(str(exc)) from exc
-    except _nccl_build.TopologyError as exc:
+    except build.TopologyError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.nccl_topology: {exc}") from exc
 
 

@@ -44,12 +44,12 @@ _value:
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _nfs_data
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nfs
 
 
 def nfs_export_entries(exports: list[dict[str, t.Any]], clients: t.Any = None) -> list[dict[str, t.Any]]:
     """Return the exports as the module takes them."""
-    return [_nfs_data.export_entry(export, clients) for export in exports]
+    return [nfs.export_entry(export, clients) for export in exports]
 
 
 class FilterModule:

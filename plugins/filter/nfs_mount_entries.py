@@ -49,14 +49,14 @@ _value:
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _nfs_data
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nfs
 
 
 def nfs_mount_entries(
-    mounts: list[dict[str, t.Any]], server: str = "", options: _nfs_data.Options = None
+    mounts: list[dict[str, t.Any]], server: str = "", options: nfs.Options = None
 ) -> list[dict[str, t.Any]]:
     """Return the mounts as the module takes them."""
-    return [_nfs_data.mount_entry(mount, server, options) for mount in mounts]
+    return [nfs.mount_entry(mount, server, options) for mount in mounts]
 
 
 class FilterModule:

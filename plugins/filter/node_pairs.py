@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _isolation
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import isolation
 
 DOCUMENTATION = r"""
 name: node_pairs
@@ -49,7 +49,7 @@ _value:
 
 def node_pairs(nodes: t.Sequence[str], rounds: int = 0) -> list[list[list[str]]]:
     """Return the rounds."""
-    return [[list(pair) for pair in pairs] for pairs in _isolation.tournament(nodes, rounds)]
+    return [[list(pair) for pair in pairs] for pairs in isolation.tournament(nodes, rounds)]
 
 
 class FilterModule:

@@ -9,7 +9,8 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue, _pinning
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import pinning as validation_pinning
 
 DOCUMENTATION = r"""
 name: pinning
@@ -100,10 +101,10 @@ def pinning(
 ) -> dict[str, t.Any]:
     """Return how to pin the tasks of a job beside their GPUs."""
     try:
-        record = _catalogue.checked(record, "hpcai.gpucluster.pinning")
-        wanted = _pinning.layout(record, int(nodes), _whole(tasks_per_node), _whole(threads_per_task))
-        return _pinning.describe(record, wanted)
-    except _catalogue.CatalogueError as exc:
+        record = records.checked(record, "hpcai.gpucluster.pinning")
+        wanted = validation_pinning.layout(record, int(nodes), _whole(tasks_per_node), _whole(threads_per_task))
+        return validation_pinning.describe(record, wanted)
+    except records.CatalogueError as exc:
         raise AnsibleFilterError(str(exc)) from exc
     except (TypeError, ValueError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.pinning: {exc}") from exc

@@ -41,7 +41,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _pyxis
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import pyxis
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def pyxis_arguments(options: t.Any) -> list[str]:
     """Return the words that stand behind the plugin in plugstack.conf."""
     if not isinstance(options, dict):
         raise AnsibleFilterError(f"hpcai.gpucluster.pyxis_arguments: expected a mapping, not {options!r}")
-    return _pyxis.arguments(options)
+    return pyxis.arguments(options)
 
 
 class FilterModule:

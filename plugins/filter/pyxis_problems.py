@@ -49,7 +49,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _pyxis
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import pyxis
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ def pyxis_problems(options: t.Any, version: t.Any) -> list[str]:
     """Return what a release of pyxis would refuse."""
     if not isinstance(options, dict):
         raise AnsibleFilterError(f"hpcai.gpucluster.pyxis_problems: expected a mapping, not {options!r}")
-    return _pyxis.problems(options, version)
+    return pyxis.problems(options, version)
 
 
 class FilterModule:

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _shortfalls
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import shortfalls as validation_shortfalls
 
 DOCUMENTATION = r"""
 name: shortfalls
@@ -93,8 +93,8 @@ def shortfalls(
 ) -> list[dict[str, t.Any]]:
     """Return what falls short."""
     try:
-        found = _shortfalls.shortfalls(measured, thresholds or {}, outliers=outliers, relative=relative)
-    except _shortfalls.ThresholdError as exc:
+        found = validation_shortfalls.shortfalls(measured, thresholds or {}, outliers=outliers, relative=relative)
+    except validation_shortfalls.ThresholdError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.shortfalls: {exc}") from exc
     return [item._asdict() for item in found]
 

@@ -55,8 +55,8 @@ from collections.abc import Mapping
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_accounts
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import accounts
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,11 +72,11 @@ def slurm_accounts_problems(
             f"found {entries!r}"
         )
     given = {kind: listed for kind, listed in entries.items() if listed is not None}
-    result = ArgumentSpecValidator(_slurm_accounts.OPTIONS).validate(plain(given))
+    result = ArgumentSpecValidator(accounts.OPTIONS).validate(plain(given))
     if result.error_messages:
         return [f"{_named(str(message), variable, variables)}: {message}" for message in result.error_messages]
     lists = result.validated_parameters
-    wanted = _slurm_accounts.wanted(lists["qos"], lists["accounts"], lists["users"])
+    wanted = accounts.wanted(lists["qos"], lists["accounts"], lists["users"])
     return [f"{_named(problem, variable, variables)}: {problem}" for problem in wanted.problems]
 
 

@@ -67,7 +67,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_conf
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -85,7 +85,7 @@ def slurm_conf(
 ) -> str:
     """Return the text of a Slurm configuration file."""
     try:
-        return _slurm_conf.render(config, _slurm_conf.collect(nodes, nodesets, partitions, lines), file)
+        return conf.render(config, conf.collect(nodes, nodesets, partitions, lines), file)
     except (ValueError, AttributeError, TypeError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_conf: {exc}") from exc
 

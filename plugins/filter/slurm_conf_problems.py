@@ -20,7 +20,7 @@ description:
     partitions, two default partitions, GRES that C(GresTypes) does not list or that contradict the hardware catalogue,
     and partitions with an unknown QOS.
   - The table of keys comes from SchedMD's source code, releases 22.05 to 26.05, and lies beside the code in
-    C(plugin_utils/_slurm_keys.yml).
+    C(plugin_utils/_slurm/keys.yml).
 extends_documentation_fragment:
   - hpcai.gpucluster._slurm_conf_data
 options:
@@ -69,7 +69,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_check, _slurm_conf
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import check, conf
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -87,8 +87,8 @@ def slurm_conf_problems(
 ) -> list[str]:
     """Return what is wrong with a Slurm configuration."""
     try:
-        collected = _slurm_conf.collect(nodes, nodesets, partitions, lines)
-        return _slurm_check.problems(_slurm_check.Cluster(config, collected, **options))
+        collected = conf.collect(nodes, nodesets, partitions, lines)
+        return check.problems(check.Cluster(config, collected, **options))
     except ValueError as exc:
         return [f"{options.get('variable', 'slurm_config')}: {exc}"]
     except (AttributeError, TypeError) as exc:

@@ -14,7 +14,7 @@ author:
 description:
   - Compares two texts of a configuration file key by key and host by host, and says whether nothing is to be done, the
     daemons have to read the file again, or some of them have to restart. No daemon is ever to be stopped.
-  - What a key needs is a table with its sources in Slurm's documentation, in C(plugin_utils/_slurm_actions.yml) beside
+  - What a key needs is a table with its sources in Slurm's documentation, in C(plugin_utils/_slurm/actions.yml) beside
     the code.
   - Nodes that are added, removed or changed need a reconfigure from Slurm 24.11 on, and a restart of slurmctld and of
     every slurmd before.
@@ -92,7 +92,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_action
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import actions
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,7 @@ if t.TYPE_CHECKING:
 def slurm_config_action(before: str, after: str, file: str = "slurm.conf", version: str = "26.05") -> dict[str, t.Any]:
     """Return what the change of a file asks of the daemons."""
     try:
-        return _slurm_action.action(before or "", after, file, version)
+        return actions.action(before or "", after, file, version)
     except (ValueError, AttributeError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_config_action: {exc}") from exc
 

@@ -54,7 +54,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_action
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import actions
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -65,9 +65,7 @@ def slurm_config_actions(
 ) -> list[dict[str, t.Any]]:
     """Return what the change of each file asks of the daemons."""
     try:
-        return [
-            _slurm_action.action(before.get(file) or "", text, file, version, drained) for file, text in after.items()
-        ]
+        return [actions.action(before.get(file) or "", text, file, version, drained) for file, text in after.items()]
     except (ValueError, AttributeError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_config_actions: {exc}") from exc
 

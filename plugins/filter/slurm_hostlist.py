@@ -43,7 +43,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_hostlist
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,8 +54,8 @@ def slurm_hostlist(names: Iterable[str]) -> str:
     if isinstance(names, (dict, int, type(None))):
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_hostlist: expected a list of host names, found {names!r}")
     try:
-        return _slurm_hostlist.compress([names] if isinstance(names, str) else names)
-    except _slurm_hostlist.HostlistError as exc:
+        return hostlist.compress([names] if isinstance(names, str) else names)
+    except hostlist.HostlistError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_hostlist: {exc}") from exc
 
 

@@ -41,7 +41,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_hostlist
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +52,8 @@ def slurm_hosts(expression: str) -> list[str]:
     if not isinstance(expression, str):
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_hosts: expected a string, found {expression!r}")
     try:
-        return _slurm_hostlist.expand(expression)
-    except _slurm_hostlist.HostlistError as exc:
+        return hostlist.expand(expression)
+    except hostlist.HostlistError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_hosts: {exc}") from exc
 
 

@@ -9,8 +9,8 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _hardware
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as hardware_record
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 
 DOCUMENTATION = r"""
 name: slurm_node_hardware
@@ -68,18 +68,18 @@ def slurm_node_hardware(
     """Return the hardware part of a NodeName line of slurm.conf."""
     headroom = _percent(memory_headroom_percent)
     try:
-        record = _catalogue.checked(record, "hpcai.gpucluster.slurm_node_hardware")
-    except _catalogue.CatalogueError as exc:
+        record = records.checked(record, "hpcai.gpucluster.slurm_node_hardware")
+    except records.CatalogueError as exc:
         raise AnsibleFilterError(str(exc)) from exc
-    sockets = _hardware.slurm_sockets(record, numa_as_sockets)
+    sockets = hardware_record.slurm_sockets(record, numa_as_sockets)
     line: dict[str, t.Any] = {
         "Sockets": sockets,
-        "CoresPerSocket": _hardware.core_count(record) // sockets,
+        "CoresPerSocket": hardware_record.core_count(record) // sockets,
         "ThreadsPerCore": record["cpus"]["threads_per_core"],
         "RealMemory": int(record["memory_mib"] * (1 - headroom / 100)),
     }
     if record["gpus"]["count"]:
-        line["Gres"] = f"gpu:{_hardware.gres_type(record)}:{record['gpus']['count']}"
+        line["Gres"] = f"gpu:{hardware_record.gres_type(record)}:{record['gpus']['count']}"
     return line
 
 

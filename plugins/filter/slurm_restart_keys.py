@@ -46,7 +46,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_action
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import actions
 
 if t.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,7 @@ def slurm_restart_keys(
     """Return the keys that the daemon reads only when it starts, with their values."""
     keys = {
         key.lower()
-        for key, means in _slurm_action.rules()[file].get("keys", {}).items()
+        for key, means in actions.rules()[file].get("keys", {}).items()
         if daemon in means.get("restart", ()) and "until" not in means
     }
     return {key: config[key] for key in sorted(config) if key.lower() in keys and config[key] is not None}

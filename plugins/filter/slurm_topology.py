@@ -91,7 +91,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_topology
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import topology
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -100,7 +100,7 @@ if t.TYPE_CHECKING:
 def slurm_topology(places: Mapping[str, t.Any], kind: str = "tree", **options: t.Any) -> str:
     """Return the text of topology.conf or topology.yaml."""
     try:
-        return _slurm_topology.render(places, kind, **options)
+        return topology.render(places, kind, **options)
     except (ValueError, AttributeError, TypeError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_topology: {exc}") from exc
 

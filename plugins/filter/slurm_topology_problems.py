@@ -54,7 +54,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_topology
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import topology
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,8 +64,8 @@ def slurm_topology_problems(places: Mapping[str, t.Any], kind: str = "tree", **o
     """Return what is wrong with the places of hosts."""
     try:
         if kind:
-            _slurm_topology.render(places, kind, **options)
-    except _slurm_topology.TopologyError as exc:
+            topology.render(places, kind, **options)
+    except topology.TopologyError as exc:
         return [f"slurm_topology: {problem}" for problem in exc.problems]
     except ValueError as exc:
         return [f"slurm_topology: {exc}"]

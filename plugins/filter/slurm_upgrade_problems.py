@@ -48,7 +48,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_release
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import release
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,8 +57,8 @@ if t.TYPE_CHECKING:
 def slurm_upgrade_problems(present: str, wanted: str) -> list[str]:
     """Return why Slurm cannot be taken from one version to another in one step."""
     try:
-        return _slurm_release.upgrade_problems(present, wanted)
-    except _slurm_release.VersionError as exc:
+        return release.upgrade_problems(present, wanted)
+    except release.VersionError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_upgrade_problems: {exc}") from exc
 
 

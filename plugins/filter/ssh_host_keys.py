@@ -47,16 +47,16 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _known_hosts
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import known_hosts
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-def ssh_host_keys(hosts: Sequence[str], hostvars: Mapping[str, t.Any]) -> list[_known_hosts.Machine]:
+def ssh_host_keys(hosts: Sequence[str], hostvars: Mapping[str, t.Any]) -> list[known_hosts.Machine]:
     """Return the machines with their keys."""
     try:
-        return _known_hosts.machines(hosts, hostvars)
+        return known_hosts.machines(hosts, hostvars)
     except (AttributeError, TypeError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.ssh_host_keys: {exc}") from exc
 

@@ -44,16 +44,16 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _known_hosts
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import known_hosts
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-def ssh_known_hosts(known: str, machines: Sequence[_known_hosts.Machine]) -> str:
+def ssh_known_hosts(known: str, machines: Sequence[known_hosts.Machine]) -> str:
     """Return the text of the file."""
     try:
-        return _known_hosts.render(known or "", machines)
+        return known_hosts.render(known or "", machines)
     except (AttributeError, KeyError, TypeError, IndexError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.ssh_known_hosts: a machine is {{names, key}}: {exc!r}") from exc
 

@@ -48,16 +48,16 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _storage_checks
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import storage_checks
 
 
 def storage_problems(settings: t.Mapping[str, t.Any]) -> list[str]:
     """Return one sentence for each fault."""
-    if not _storage_checks.ready():
+    if not storage_checks.ready():
         raise AnsibleFilterError(
             "hpcai.gpucluster.storage_problems needs the Python package netaddr where Ansible runs"
         )
-    return _storage_checks.problems(settings)
+    return storage_checks.problems(settings)
 
 
 class FilterModule:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _report_html
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report_html
 
 DOCUMENTATION = r"""
 name: validation_html
@@ -48,7 +48,7 @@ _value:
 
 def validation_html(report: t.Mapping[str, t.Any], plots: bool = True) -> str:
     """Return the page."""
-    return _report_html.page(report, plots=plots)
+    return report_html.page(report, plots=plots)
 
 
 class FilterModule:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _report_junit
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report_junit
 
 DOCUMENTATION = r"""
 name: validation_junit
@@ -45,4 +45,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, t.Any]:
         """Return the filter by name."""
-        return {"validation_junit": _report_junit.junit}
+        return {"validation_junit": report_junit.junit}

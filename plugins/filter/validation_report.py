@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _report
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report
 
 DOCUMENTATION = r"""
 name: validation_report
@@ -82,8 +82,8 @@ def validation_report(
 ) -> dict[str, t.Any]:
     """Return the report."""
     try:
-        return _report.build(stages, about, baseline)
-    except _report.ReportError as exc:
+        return report.build(stages, about, baseline)
+    except report.ReportError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.validation_report: {exc}") from exc
 
 

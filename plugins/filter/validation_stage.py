@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _shortfalls, _stages
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import shortfalls, stages
 
 DOCUMENTATION = r"""
 name: validation_stage
@@ -64,8 +64,8 @@ _value:
 def validation_stage(raw: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:
     """Return a stage."""
     try:
-        return _stages.build(name, raw)
-    except (_stages.StageError, _shortfalls.ThresholdError) as exc:
+        return stages.build(name, raw)
+    except (stages.StageError, shortfalls.ThresholdError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.validation_stage: {exc}") from exc
 
 

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 
 DOCUMENTATION = r"""
 name: vm_size
@@ -110,8 +110,8 @@ _value:
 def vm_size(name: str, record: t.Any = None) -> dict[str, t.Any]:
     """Return the hardware record of a VM size."""
     try:
-        return _catalogue.find(name, record)
-    except _catalogue.CatalogueError as exc:
+        return records.find(name, record)
+    except records.CatalogueError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.vm_size: {exc}") from exc
 
 

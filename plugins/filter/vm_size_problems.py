@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 
 DOCUMENTATION = r"""
 name: vm_size_problems
@@ -48,10 +48,10 @@ _value:
 def vm_size_problems(name: t.Any, record: t.Any = None) -> list[str]:
     """Return what is wrong with the hardware that an inventory gives for a machine."""
     if record:
-        return [f"gpucluster_vm_size_record: {problem}" for problem in _catalogue.problems(record)]
+        return [f"gpucluster_vm_size_record: {problem}" for problem in records.problems(record)]
     try:
-        _catalogue.find(name)
-    except _catalogue.CatalogueError as exc:
+        records.find(name)
+    except records.CatalogueError as exc:
         return [f"gpucluster_vm_size: {exc}"]
     return []
 

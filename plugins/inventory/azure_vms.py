@@ -389,23 +389,23 @@ from pathlib import Path
 from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import (
-    _azure_errors,
-    _azure_expressions,
-    _azure_filters,
-    _azure_hostvars,
-    _azure_names,
-    _azure_settings,
-    _azure_slurm,
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import (
+    errors,
+    expressions,
+    filters,
+    hostvars,
+    slurm,
 )
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import AzureInventoryError, ConfigError
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import names as azure_names
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import settings as azure_settings
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import AzureInventoryError, ConfigError
 
 if t.TYPE_CHECKING:
     from ansible.inventory.data import InventoryData
     from ansible.parsing.dataloader import DataLoader
 
-    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_auth import Identity
-    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import Settings
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.auth import Identity
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import Settings
 
     Record = dict[str, t.Any]
 
@@ -446,7 +446,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._strict = False
         self._strict_filters = True
         self._failed_filters: dict[str, list[str]] = {}
-        self._redact = _azure_errors.Redactor()
+        self._redact = errors.Redactor()
         self._jinja_only = False
         self._key_groups: dict[tuple[int, str], str] = {}
         self._left_to_controller: dict[str, list[str]] = {}
@@ -476,7 +476,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     # Options
 
     def _check_options(self, given: Record) -> None:
-        _azure_settings.check_keys(given, self.option_definitions)
+        azure_settings.check_keys(given, self.option_definitions)
         for name, instead in _REFUSED.items():
             if self.get_option(name):
                 raise ConfigError(f"{name} is not supported; {instead}")
@@ -502,13 +502,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _settings(self, identity: Identity) -> Settings:
         get = self.get_option
         one = [identity.subscription_id] if identity.subscription_id and not get("management_groups") else []
-        return _azure_settings.Settings(
+        return azure_settings.Settings(
             cloud=str(get("cloud_environment")),
             subscriptions=tuple(str(name) for name in get("subscriptions") or one),
             management_groups=tuple(str(name) for name in get("management_groups")),
             vm_groups=_groups("ANSIBLE_AZURE_VM_RESOURCE_GROUPS", get("include_vm_resource_groups")),
             vmss_groups=_groups("ANSIBLE_AZURE_VMSS_RESOURCE_GROUPS", get("include_vmss_resource_groups")),
-            filters=_azure_settings.check_filters(_plain(get("filters"))),
+            filters=azure_settings.check_filters(_plain(get("filters"))),
             graph_where=str(get("graph_where") or ""),
             source="graph" if get("graph_where") or get("management_groups") else str(get("source")),
             verify=str(get("verify")),
@@ -521,13 +521,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             retries=get("retries"),
             max_wait=get("max_wait"),
             deadline=get("deadline"),
-            api_versions=_azure_settings.check_versions(_plain(get("api_versions"))),
+            api_versions=azure_settings.check_versions(_plain(get("api_versions"))),
         )
 
     def _identity(self) -> Identity:
-        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_auth
+        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import auth as azure_auth
 
-        identity = _azure_auth.Identity(
+        identity = azure_auth.Identity(
             source=str(self.get_option("auth_source")),
             tenant=self._rendered("tenant"),
             client_id=self._rendered("client_id"),
@@ -541,7 +541,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             instance_discovery=not self.get_option("disable_instance_discovery"),
             verify=self.get_option("cert_validation_mode") == "validate",
         )
-        return _azure_auth.complete(identity, os.environ)
+        return azure_auth.complete(identity, os.environ)
 
     def _rendered(self, name: str) -> str:
         return str(self.templar.template(self.get_option(name)) or "")
@@ -569,7 +569,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return None
 
     def _fetched(self, identity: Identity, settings: Settings) -> tuple[list[Record], bool]:
-        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_deadline, _azure_work
+        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import deadline
+        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import work as azure_work
 
         if not identity.verify:
             self._warn("certificates are not checked (cert_validation_mode: ignore)")
@@ -577,8 +578,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._redact.add(secret)
         started = time.monotonic()
         _silence_libraries()
-        under_way = _azure_deadline.Open()
-        work = _azure_work.Work(_azure_deadline.Deadline(settings.deadline), settings.concurrency, under_way)
+        under_way = deadline.Open()
+        work = azure_work.Work(deadline.Deadline(settings.deadline), settings.concurrency, under_way)
         try:
             sender, endpoint = work.result(
                 work.start("the sign-in", self._signed_in, identity, settings, work, under_way)
@@ -596,27 +597,29 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _signed_in(self, identity: Identity, settings: Settings, work: t.Any, under_way: t.Any) -> tuple[t.Any, str]:
         """Return what sends requests and where to; in a thread, so that the deadline holds for it."""
-        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_auth, _azure_client
+        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import auth as azure_auth
+        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import client as azure_client
 
-        fetch = _azure_client.fetch_metadata(settings, identity.verify, under_way)
-        cloud = _azure_client.find_cloud(settings.cloud, fetch)
-        patience = _azure_auth.Patience(settings.timeout, settings.retries)
-        credential = _azure_auth.Credential(
-            lambda: _azure_auth.make_credential(identity, cloud, patience), self._redact.add
+        fetch = azure_client.fetch_metadata(settings, identity.verify, under_way)
+        cloud = azure_client.find_cloud(settings.cloud, fetch)
+        patience = azure_auth.Patience(settings.timeout, settings.retries)
+        credential = azure_auth.Credential(
+            lambda: azure_auth.make_credential(identity, cloud, patience), self._redact.add
         )
-        sender = _azure_client.Sender(
+        sender = azure_client.Sender(
             credential, cloud, settings, work.deadline, under_way, self._redact, identity.verify
         )
         sender.sign_in()
         return sender, cloud.resource_manager
 
     def _found(self, sender: t.Any, endpoint: str, settings: Settings, work: t.Any) -> t.Any:
-        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_client, _azure_fetch
+        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import client as azure_client
+        from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import fetch as azure_fetch
 
         client, hasty = (
-            _azure_client.Client(send, endpoint, sender.renew, self._redact) for send in (sender, sender.once)
+            azure_client.Client(send, endpoint, sender.renew, self._redact) for send in (sender, sender.once)
         )
-        return _azure_fetch.Fetcher(client, settings, work, hasty).run()
+        return azure_fetch.Fetcher(client, settings, work, hasty).run()
 
     def _reported(self, found: t.Any, settings: Settings) -> bool:
         """Say what could not be read, and return whether nothing is missing."""
@@ -660,25 +663,25 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     # Hosts
 
     def _populate(self, records: list[Record]) -> None:
-        names = _azure_hostvars.Names(str(self.get_option("hostvars_prefix")), self._listed_option("host_variables"))
-        address = _azure_hostvars.address_rule(self._listed_option("ansible_host_from") or [])
+        names = hostvars.Names(str(self.get_option("hostvars_prefix")), self._listed_option("host_variables"))
+        address = hostvars.address_rule(self._listed_option("ansible_host_from") or [])
         for record in records:
-            record.update(_azure_slurm.facts(record))
+            record.update(slurm.facts(record))
         if records:
             names.check(records[0])
-        records = _azure_filters.keep(records, _azure_settings.check_filters(_plain(self.get_option("filters"))))
+        records = filters.keep(records, azure_settings.check_filters(_plain(self.get_option("filters"))))
         records = self._of_cluster(records)
-        records = _azure_filters.select(records, self.get_option("query"))
+        records = filters.select(records, self.get_option("query"))
         records = self._picked(records, names)
         self._tell_failed_filters()
         self._check_controllers(records)
-        self._left_to_controller = _azure_slurm.left_to_controller(
+        self._left_to_controller = slurm.left_to_controller(
             records, str(self.get_option("slurm_role_tag")), self.get_option("slurm_controller_roles")
         )
         records = self._visible(records)
-        hostnames = _azure_names.choose(records, lambda one: self._wanted_name(one, names), self._warn)
+        hostnames = azure_names.choose(records, lambda one: self._wanted_name(one, names), self._warn)
         if self.get_option("slurm_groups"):
-            for group in _azure_slurm.GROUPS:
+            for group in slurm.GROUPS:
                 self._data.add_group(group)
         for hostname, record in zip(hostnames, records):
             self._add_host(hostname, record, names, address(record))
@@ -689,7 +692,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if not wanted:
             return records
         tag = str(self.get_option("slurm_role_tag"))
-        kept = [one for one in records if _azure_slurm.belongs(one, wanted, tag)]
+        kept = [one for one in records if slurm.belongs(one, wanted, tag)]
         clusters = {
             str(one["slurm_cluster"]).lower(): str(one["slurm_cluster"]) for one in records if one["slurm_cluster"]
         }
@@ -703,12 +706,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _check_controllers(self, records: list[Record]) -> None:
         if not self.get_option("slurm_groups"):
             return
-        clusters = _azure_slurm.clusters_of_controllers(records, str(self.get_option("slurm_role_tag")))
+        clusters = slurm.clusters_of_controllers(records, str(self.get_option("slurm_role_tag")))
         if len(clusters) > 1:
             listed = ", ".join(f"{cluster} ({name})" for cluster, name in sorted(clusters.items()))
             raise ConfigError(f"controllers of different clusters: {listed}; set slurm_cluster to one of them")
 
-    def _add_host(self, hostname: str, record: Record, names: _azure_hostvars.Names, address: str | None) -> None:
+    def _add_host(self, hostname: str, record: Record, names: hostvars.Names, address: str | None) -> None:
         self._data.add_host(hostname)
         # Straight to the host: the values are plain text from Azure and must stay untrusted. Going through
         # inventory.set_variable would copy and tag each text, which triples time and memory for many hosts.
@@ -740,14 +743,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _slurm_groups(self, hostname: str, record: Record) -> list[str]:
         tag = str(self.get_option("slurm_role_tag"))
         try:
-            return _azure_slurm.groups(record["tags"], tag) + self._left_to_controller.get(str(record["id"]), [])
-        except _azure_slurm.UnknownRoleError as exc:
+            return slurm.groups(record["tags"], tag) + self._left_to_controller.get(str(record["id"]), [])
+        except slurm.UnknownRoleError as exc:
             if self.get_option("strict"):
                 raise AzureInventoryError(f"tag {tag} of {hostname}: {exc}") from None
             self._warn(f"tag {tag} of {hostname}: {exc}")
             return []
 
-    def _wanted_name(self, record: Record, names: _azure_hostvars.Names) -> str:
+    def _wanted_name(self, record: Record, names: hostvars.Names) -> str:
         wanted = ["name"] if self.get_option("plain_host_names") else self.get_option("hostnames")
         variables: Record | None = None
         for preference in wanted:
@@ -755,17 +758,17 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 return str(record["default_inventory_hostname"])
             variables = variables or names.readable(record)
             name = self._evaluated(preference, variables, f"hostnames {preference!r} for {record['id']}")
-            if name and _azure_names.usable(str(name)):
+            if name and azure_names.usable(str(name)):
                 return str(name)
             if name:
                 self._warn(f"{str(name)!r} cannot be a host name ({record['id']}); the next choice is taken")
         return str(record["default_inventory_hostname"])
 
-    def _picked(self, records: list[Record], names: _azure_hostvars.Names) -> list[Record]:
+    def _picked(self, records: list[Record], names: hostvars.Names) -> list[Record]:
         """Return the records that the expressions keep."""
         default = self.get_option("default_host_filters")
         exclude, include = list(self.get_option("exclude_host_filters")), list(self.get_option("include_host_filters"))
-        if not _azure_filters.uses_default_rules(default):
+        if not filters.uses_default_rules(default):
             exclude += default
         if not exclude and include == [True]:
             return records
@@ -773,12 +776,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _visible(self, records: list[Record]) -> list[Record]:
         """Return the records that the default rules keep; name those hidden for another reason than being off."""
-        if not _azure_filters.uses_default_rules(self.get_option("default_host_filters")):
+        if not filters.uses_default_rules(self.get_option("default_host_filters")):
             return records
         kept = []
         hidden: dict[str, list[str]] = {}
         for record in records:
-            reason = _azure_filters.hidden_by_default(record)
+            reason = filters.hidden_by_default(record)
             if reason is None:
                 kept.append(record)
             else:
@@ -791,7 +794,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             text = f"{len(hosts)} machines are left out ({reason}) by default_host_filters: {_listed(hosts)}"
             self.display.v(text) if reason == "off" else self._warn(text)
 
-    def _passes(self, record: Record, exclude: list[t.Any], include: list[t.Any], names: _azure_hostvars.Names) -> bool:
+    def _passes(self, record: Record, exclude: list[t.Any], include: list[t.Any], names: hostvars.Names) -> bool:
         variables = names.readable(record)
         if any(self._holds(rule, variables, record) for rule in exclude):
             return False
@@ -828,30 +831,26 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _compose(self, template: t.Any, variables: Record, disable_lookups: t.Any = ...) -> t.Any:  # noqa: ARG002
         """Read simple expressions directly and leave the rest to Jinja."""
-        read = (
-            None if self._jinja_only else _azure_expressions.value_of(template) if isinstance(template, str) else None
-        )
+        read = None if self._jinja_only else expressions.value_of(template) if isinstance(template, str) else None
         if read:
             try:
                 return read(variables)
-            except _azure_expressions.MissingError:
+            except expressions.MissingError:
                 if not self._strict:
                     raise
-            except _azure_expressions.LeaveToJinjaError:
+            except expressions.LeaveToJinjaError:
                 pass
         return super()._compose(template, variables)
 
     def _condition(self, condition: t.Any, variables: Record) -> bool:
-        test = (
-            None if self._jinja_only else _azure_expressions.test_of(condition) if isinstance(condition, str) else None
-        )
+        test = None if self._jinja_only else expressions.test_of(condition) if isinstance(condition, str) else None
         if test:
             try:
                 return test(variables)
-            except _azure_expressions.MissingError:
+            except expressions.MissingError:
                 if not self._strict_filters:
                     raise
-            except _azure_expressions.LeaveToJinjaError:
+            except expressions.LeaveToJinjaError:
                 pass
         return bool(super()._compose(condition, variables))
 
@@ -861,16 +860,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Decide simple conditions directly and leave the rest to the base class."""
         rest = {}
         for name, condition in groups.items():
-            test = (
-                None
-                if self._jinja_only
-                else _azure_expressions.test_of(condition)
-                if isinstance(condition, str)
-                else None
-            )
+            test = None if self._jinja_only else expressions.test_of(condition) if isinstance(condition, str) else None
             try:
                 member = test(variables) if test else condition if isinstance(condition, bool) else None
-            except (_azure_expressions.MissingError, _azure_expressions.LeaveToJinjaError):
+            except (expressions.MissingError, expressions.LeaveToJinjaError):
                 member = None
             if member is None:
                 rest[name] = condition
@@ -899,7 +892,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return None
         try:
             value = self._compose(keyed["key"], variables)
-        except (AnsibleError, _azure_expressions.MissingError):
+        except (AnsibleError, expressions.MissingError):
             return None
         return value if isinstance(value, str) and value else None
 
@@ -942,7 +935,7 @@ def _silence_libraries() -> None:
 
 
 def _groups(variable: str, option: t.Any) -> tuple[str, ...]:
-    return _azure_settings.split_groups(os.environ.get(variable), _plain(option))
+    return azure_settings.split_groups(os.environ.get(variable), _plain(option))
 
 
 def _plain(value: t.Any) -> t.Any:

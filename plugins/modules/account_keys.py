@@ -97,9 +97,9 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._account_keys import KeyStore, KeyStoreError
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import NAME
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.key_pairs import KeyStore, KeyStoreError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import NAME
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 
 
 def keep(store: KeyStore, names: list[str], removed: list[str], check: bool) -> dict[str, t.Any]:
@@ -138,7 +138,7 @@ def main() -> None:
         module.fail_json(msg="the task returns private keys; allowed: only with no_log: true")
     keygen = module.get_bin_path("ssh-keygen", required=True)
     try:
-        run = _bounded_run.feeding_runner(_bounded_run.ASK)
+        run = bounded_run.feeding_runner(bounded_run.ASK)
         result = keep(KeyStore(Path(module.params["path"]), run, keygen), names, removed, module.check_mode)
     except (KeyStoreError, OSError) as exc:
         module.fail_json(msg=str(exc))

@@ -275,23 +275,23 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import (
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.apply import (
     AccountsError,
     CommandError,
     Machine,
     reconcile,
 )
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_homes import (
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.homes import (
     Homes,
     KeyPair,
     is_mounted,
 )
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import Defaults, parse
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_processes import end, processes_of
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_sudo import SudoDropIn
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._modes import mode_problem
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._quiet_module import QuietModule
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Defaults, parse
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.processes import end, processes_of
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.sudo import SudoDropIn
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.quiet_module import QuietModule
 
 if t.TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -346,7 +346,7 @@ SPEC: dict[str, t.Any] = {
 def machine() -> Machine:
     """Return this machine."""
     return Machine(
-        run=_bounded_run.feeding_runner(_bounded_run.CHANGE),
+        run=bounded_run.feeding_runner(bounded_run.CHANGE),
         read=lambda path: Path(path).read_text(encoding="utf-8", errors="surrogateescape"),
         exists=lambda path: os.access(path, os.X_OK),
         processes=processes_of,
@@ -379,7 +379,7 @@ def main() -> None:
     try:
         if problems:
             raise AccountsError(problems)
-        if params["create_homes"] and _bounded_run.hangs(params["home_base"]):
+        if params["create_homes"] and bounded_run.hangs(params["home_base"]):
             module.fail_json(msg=f"{params['home_base']} does not answer; nothing was changed. {HANGING}", problems=[])
         pairs = {name: KeyPair(pair["private"], pair["public"]) for name, pair in params["key_pairs"].items()}
         this = machine()

@@ -121,42 +121,43 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _app_pinning, _hardware, _machine
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._bounded_run import bounded_runner
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import machine as hardware_machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import pinning, record
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import bounded_runner
 
 if t.TYPE_CHECKING:
-    from ansible_collections.hpcai.gpucluster.plugins.module_utils._bounded_run import Runner
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 
 def collect(params: dict[str, t.Any], run: Runner) -> dict[str, t.Any]:
     """Return the placement of the processes."""
-    machine = _machine.read(params["sysfs"], params["procfs"])
-    gpus, notes = _app_pinning.gpu_processes(run, params["executable"])
-    found = _app_pinning.processes(params["procfs"], gpus, params["pattern"])
+    machine = hardware_machine.read(params["sysfs"], params["procfs"])
+    gpus, notes = pinning.gpu_processes(run, params["executable"])
+    found = pinning.processes(params["procfs"], gpus, params["pattern"])
     topology = (params["record"] or {}).get("topology") or []
-    places = _app_pinning.place(found, machine, _app_pinning.numa_nodes_of_gpus(machine, topology))
+    places = pinning.place(found, machine, pinning.numa_nodes_of_gpus(machine, topology))
     return {
         "changed": False,
         "processes": [_described(place, machine) for place in places],
-        "problems": _app_pinning.warnings(places, machine),
+        "problems": pinning.warnings(places, machine),
         "notes": notes,
     }
 
 
-def _described(place: _app_pinning.Place, machine: _machine.Machine) -> dict[str, t.Any]:
+def _described(place: pinning.Place, machine: hardware_machine.Machine) -> dict[str, t.Any]:
     process = place.process
     return {
         "pid": process.pid,
         "name": process.name,
         "gpus": process.gpus,
-        "cpus": _hardware.ranges(process.cpus),
-        "last_cpus": _hardware.ranges(process.last_cpus),
+        "cpus": record.ranges(process.cpus),
+        "last_cpus": record.ranges(process.last_cpus),
         "numa_nodes": place.numa_nodes,
         "best_numa_nodes": place.best_numa_nodes,
-        "best_cpus": _hardware.ranges(place.best_cpus),
+        "best_cpus": record.ranges(place.best_cpus),
         "threads": process.threads,
         "running": process.running,
-        "warnings": _app_pinning.process_warnings(place, machine),
+        "warnings": pinning.process_warnings(place, machine),
     }
 
 

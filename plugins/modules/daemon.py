@@ -71,7 +71,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _daemon
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run, daemon
 
 
 def changed_at(path: str) -> float:
@@ -100,16 +100,16 @@ def main() -> None:
         supports_check_mode=True,
     )
     unit = module.params["name"]
-    run = _bounded_run.feeding_runner(_bounded_run.WORK)
-    machine = _daemon.Machine(run, changed_at, program, lambda: time.time() - time.monotonic())
+    run = bounded_run.feeding_runner(bounded_run.WORK)
+    machine = daemon.Machine(run, changed_at, program, lambda: time.time() - time.monotonic())
     try:
-        found = _daemon.status(unit, machine)
-        if _daemon.is_missing(found) and not module.check_mode:
+        found = daemon.status(unit, machine)
+        if daemon.is_missing(found) and not module.check_mode:
             module.fail_json(msg=f"there is no unit {unit} on this machine; install its package first")
-        wanted = _daemon.plan(found, module.params["files"], machine)
+        wanted = daemon.plan(found, module.params["files"], machine)
         if not module.check_mode:
-            _daemon.apply(unit, wanted, machine)
-    except _daemon.DaemonError as exc:
+            daemon.apply(unit, wanted, machine)
+    except daemon.DaemonError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=wanted.changes, action=wanted.action, reasons=wanted.reasons)
 

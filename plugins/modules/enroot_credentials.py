@@ -95,10 +95,10 @@ import tempfile
 import typing as t
 from pathlib import Path
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_credentials as credentials
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_homes import rights_of
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._quiet_module import QuietModule
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.homes import rights_of
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import credentials
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.quiet_module import QuietModule
 
 if t.TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -183,7 +183,7 @@ def apply(module: AnsibleModule, before: Managed) -> tuple[Managed, list[str]]:
     after: Managed = {}
     changed = []
     users = list(dict.fromkeys([*module.params["users"], *credentials.named_users(entries), *before]))
-    dead = [folder for folder in folders_of(users) if _bounded_run.hangs(folder)]
+    dead = [folder for folder in folders_of(users) if bounded_run.hangs(folder)]
     if dead:
         raise OSError(f"{', '.join(dead)} does not answer; bring the server of its file system back, or unmount it")
     for user in users:

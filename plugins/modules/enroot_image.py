@@ -125,10 +125,10 @@ from urllib.error import HTTPError
 
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_credentials as logins
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_image as images
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_registry as registry
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._quiet_module import QuietModule
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import credentials as logins
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import image as images
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import registry
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.quiet_module import QuietModule
 
 if t.TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule

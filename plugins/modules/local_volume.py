@@ -114,10 +114,11 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _disks
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._local_volume import Spec, Volume, choose
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._modes import mode_problem
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import disks
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.local_volume import Spec, Volume, choose
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
 
 SPEC: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -138,7 +139,7 @@ def reconcile(machine: Machine, params: t.Mapping[str, t.Any], check_mode: bool)
     """Bring the volume about; return the result and the warnings."""
     if mode_problem(params["mode"]):
         raise StorageError(f"mode is {params['mode']!r}; allowed: {mode_problem(params['mode'])}")
-    found = _disks.disks(machine)
+    found = disks.disks(machine)
     if not params["devices"] and machine.read("/run/systemd/container"):
         raise StorageError("a container has no drives of its own; name devices, or take the machine out of the play")
     devices = params["devices"] or choose(found, params["count"], params["exclude_models"])
@@ -166,7 +167,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     try:
         result, warnings = reconcile(
-            Machine(_bounded_run.feeding_runner(_bounded_run.WORK)), module.params, module.check_mode
+            Machine(bounded_run.feeding_runner(bounded_run.WORK)), module.params, module.check_mode
         )
     except StorageError as exc:
         module.fail_json(msg=str(exc))

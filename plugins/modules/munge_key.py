@@ -75,7 +75,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _munge_key
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import munge_key
 
 # Of the owner alone, which is what munged asks for.
 MODE = 0o400
@@ -107,7 +107,7 @@ def number(name: str, find: t.Callable[[str], t.Any]) -> int:
     try:
         return int(name) if name.isdigit() else int(find(name)[2])
     except KeyError as exc:
-        raise _munge_key.MungeKeyError(f"there is no {name} on this machine; install munge first") from exc
+        raise munge_key.MungeKeyError(f"there is no {name} on this machine; install munge first") from exc
 
 
 def main() -> None:
@@ -124,8 +124,8 @@ def main() -> None:
     path = Path(module.params["path"])
     try:
         present = read(path)
-        wanted = _munge_key.choose(present, module.params["key"], os.urandom)
-    except (_munge_key.MungeKeyError, OSError) as exc:
+        wanted = munge_key.choose(present, module.params["key"], os.urandom)
+    except (munge_key.MungeKeyError, OSError) as exc:
         module.fail_json(msg=f"munge key {path}: {exc}")
 
     changed = wanted != present
@@ -133,13 +133,13 @@ def main() -> None:
         try:
             owner, group = number(module.params["owner"], pwd.getpwnam), number(module.params["group"], grp.getgrnam)
             write(path, wanted, owner, group)
-        except (_munge_key.MungeKeyError, OSError) as exc:
+        except (munge_key.MungeKeyError, OSError) as exc:
             module.fail_json(msg=f"munge key {path}: {exc}")
     if path.exists() and not (changed and module.check_mode):
         attributes = module.load_file_common_arguments({**module.params, "mode": f"{MODE:04o}"}, path=str(path))
         changed = module.set_fs_attributes_if_different(attributes, changed)
     # Ansible hides what was given wherever it appears in a result, so only an own key can be returned.
-    result = {} if module.params["key"] else {"key": _munge_key.encode(wanted)}
+    result = {} if module.params["key"] else {"key": munge_key.encode(wanted)}
     module.exit_json(changed=changed, **result)
 
 

@@ -222,7 +222,9 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nccl_tests, _slurm_job, _slurm_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import perf_tests
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import allocation
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import job as slurm_job
 
 
 def measurements(params: dict[str, t.Any]) -> list[tuple[list[str], str]]:
@@ -235,9 +237,9 @@ def measurements(params: dict[str, t.Any]) -> list[tuple[list[str], str]]:
     ]
 
 
-def step(params: dict[str, t.Any], nodes: list[str], collective: str) -> _slurm_job.Step:
+def step(params: dict[str, t.Any], nodes: list[str], collective: str) -> slurm_job.Step:
     """Return the step of one measurement."""
-    return _slurm_job.Step(
+    return slurm_job.Step(
         name=params["name"],
         nodes=tuple(nodes),
         options=tuple(step_options(params, len(nodes))),
@@ -249,7 +251,7 @@ def step(params: dict[str, t.Any], nodes: list[str], collective: str) -> _slurm_
 def step_options(params: dict[str, t.Any], nodes: int) -> list[str]:
     """Return the options of srun."""
     environment = ["ALL", *(f"{name}={value}" for name, value in sorted(params["environment"].items()))]
-    return _slurm_job.options(
+    return slurm_job.options(
         {
             "mpi": params["mpi"],
             "ntasks": str(nodes * params["tasks_per_node"]),
@@ -271,15 +273,15 @@ def program(params: dict[str, t.Any], collective: str) -> list[str]:
     return [*command, *sizes, "-n", str(params["iterations"]), "-c", "1", "-g", "1"]
 
 
-def result(nodes: list[str], collective: str, found: _slurm_job.Result, params: dict[str, t.Any]) -> dict[str, t.Any]:
+def result(nodes: list[str], collective: str, found: slurm_job.Result, params: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return one measurement."""
-    report = _nccl_tests.parse(f"{found.stdout}\n{found.stderr}")
+    report = perf_tests.parse(f"{found.stdout}\n{found.stderr}")
     ranks = sorted(rank["rank"] for rank in report.ranks)
     problem = (
         f"{found.lost} before this was measured"
         if found.lost
-        else _nccl_tests.problem(report, found.code)
-        or _nccl_tests.too_small(report, params["min_bytes"], params["max_bytes"], params["factor"])
+        else perf_tests.problem(report, found.code)
+        or perf_tests.too_small(report, params["min_bytes"], params["max_bytes"], params["factor"])
     )
     state = "not_measured" if found.lost else "failed" if problem else "ok"
     return {
@@ -302,18 +304,18 @@ def result(nodes: list[str], collective: str, found: _slurm_job.Result, params: 
     }
 
 
-def measure(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
+def measure(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
     """Hold the nodes, run all tests, and let the nodes go."""
     if not all(params["groups"]):
-        raise _slurm_job.SlurmError(
+        raise slurm_job.SlurmError(
             "groups has a group without nodes; a job for it could run on nodes that nobody named"
         )
     wanted = measurements(params)
     names = list(dict.fromkeys(node for nodes, _collective in wanted for node in nodes))
-    with _slurm_run.allocation(slurm, params, names) as job:
+    with allocation.allocation(slurm, params, names) as job:
         found = slurm.steps(job.id, [step(params, *item) for item in wanted])
     if all(one.lost for one in found):
-        raise _slurm_job.SlurmError(f"{found[0].lost} before anything was measured")
+        raise slurm_job.SlurmError(f"{found[0].lost} before anything was measured")
     return {
         "changed": False,
         "job_id": job.id,
@@ -325,7 +327,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            **_slurm_run.ALLOCATION,
+            **allocation.ALLOCATION,
             "groups": {"type": "list", "elements": "list", "required": True},
             "collectives": {"type": "list", "elements": "str", "default": ["all_reduce"]},
             "command": {"type": "list", "elements": "str", "default": ["{collective}_perf"]},
@@ -349,8 +351,8 @@ def main() -> None:
     if module.check_mode or not module.params["groups"]:
         module.exit_json(changed=False, results=[])
     try:
-        found = measure(_slurm_run.slurm(), module.params)
-    except _slurm_job.SlurmError as exc:
+        found = measure(allocation.slurm(), module.params)
+    except slurm_job.SlurmError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(**found)
 

@@ -145,14 +145,15 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _machine, _nccl_build, _nccl_compare, _nccl_judge
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import machine as hardware_machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import build, compare, judge
 
 
 class RefusedError(Exception):
     """The text must not be used; the message says why and what to do."""
 
 
-def wanted(params: dict[str, t.Any], machine: _machine.Machine) -> bytes:
+def wanted(params: dict[str, t.Any], machine: hardware_machine.Machine) -> bytes:
     """Return the text to judge: that of the file there, of the task, of a record or of the machine."""
     if params["state"] == "checked":
         try:
@@ -165,23 +166,23 @@ def wanted(params: dict[str, t.Any], machine: _machine.Machine) -> bytes:
         return str(params["content"]).encode()
     try:
         if params["record"]:
-            return _nccl_build.from_record(params["record"]).encode()
-        return _nccl_build.from_machine(machine, params["gpus_per_bridge"], params["exclude"]).encode()
-    except _nccl_build.TopologyError as exc:
+            return build.from_record(params["record"]).encode()
+        return build.from_machine(machine, params["gpus_per_bridge"], params["exclude"]).encode()
+    except build.TopologyError as exc:
         raise RefusedError(str(exc)) from exc
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as exc:
         raise RefusedError(f"record is not of the form that the filter vm_size returns: {exc!r}") from exc
 
 
-def judged(text: bytes, params: dict[str, t.Any], machine: _machine.Machine) -> dict[str, t.Any]:
+def judged(text: bytes, params: dict[str, t.Any], machine: hardware_machine.Machine) -> dict[str, t.Any]:
     """Return what is to be told about a text; raises RefusedError if it must not be used."""
-    verdict = _nccl_judge.judge(text.decode("latin-1"))
-    wrong = verdict.of(_nccl_judge.FATAL, _nccl_judge.IGNORED, _nccl_judge.FAULT)
+    verdict = judge.judge(text.decode("latin-1"))
+    wrong = verdict.of(judge.FATAL, judge.IGNORED, judge.FAULT)
     if wrong or verdict.system is None:
         raise RefusedError(f"{params['path']}: not a topology that NCCL would use rightly: {'; '.join(wrong)}")
-    difference = _nccl_compare.Difference([], False)
+    difference = compare.Difference([], False)
     if params["machine_check"] != "skip":
-        difference = _nccl_compare.compare(verdict.system, machine, params["exclude"])
+        difference = compare.compare(verdict.system, machine, params["exclude"])
     if difference.foreign:
         raise RefusedError(
             f"{params['path']}: this is the topology of another kind of machine, none of its GPUs is here: "
@@ -189,11 +190,11 @@ def judged(text: bytes, params: dict[str, t.Any], machine: _machine.Machine) -> 
         )
     if difference.texts and params["machine_check"] == "fail":
         raise RefusedError(f"{params['path']}: file and machine differ: {'; '.join(difference.texts)}")
-    devices = _nccl_judge.devices(verdict.system)
+    devices = judge.devices(verdict.system)
     return {
         "changed": False,
-        "gpus": sorted(bus for bus, (pci, _cpu) in devices.items() if _nccl_judge.is_gpu(pci)),
-        "notes": verdict.of(_nccl_judge.NOTE),
+        "gpus": sorted(bus for bus, (pci, _cpu) in devices.items() if judge.is_gpu(pci)),
+        "notes": verdict.of(judge.NOTE),
         "differences": difference.texts,
     }
 
@@ -256,7 +257,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
-    machine = _machine.read(params["sysfs"], params["procfs"])
+    machine = hardware_machine.read(params["sysfs"], params["procfs"])
     try:
         text = wanted(params, machine)
         result = judged(text, params, machine)

@@ -77,8 +77,9 @@ exported:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _nfs_exports
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import nfs_exports
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 
 
 def main() -> None:
@@ -103,24 +104,24 @@ def main() -> None:
     )
     file = module.params["file"]
     exports = [
-        _nfs_exports.Export(**{**export, "clients": tuple(export["clients"])}) for export in module.params["exports"]
+        nfs_exports.Export(**{**export, "clients": tuple(export["clients"])}) for export in module.params["exports"]
     ]
     machine, folders = (
-        Machine(_bounded_run.feeding_runner(_bounded_run.CHANGE)),
-        _nfs_exports.Folders(check=module.check_mode),
+        Machine(bounded_run.feeding_runner(bounded_run.CHANGE)),
+        nfs_exports.Folders(check=module.check_mode),
     )
     try:
-        planned = _nfs_exports.plan(exports, machine, folders, file)
+        planned = nfs_exports.plan(exports, machine, folders, file)
         if planned.changed and not module.check_mode:
-            _nfs_exports.apply(planned, machine, folders, file)
+            nfs_exports.apply(planned, machine, folders, file)
     except StorageError as exc:
         module.fail_json(msg=str(exc))
-    for path in _nfs_exports.elsewhere(exports, machine):
+    for path in nfs_exports.elsewhere(exports, machine):
         module.warn(f"/etc/exports names {path} too; its clients and options add to those of {file}")
     module.exit_json(
         changed=planned.changed,
         exported=[export.path for export in exports],
-        diff=_nfs_exports.diff(planned, file),
+        diff=nfs_exports.diff(planned, file),
     )
 
 

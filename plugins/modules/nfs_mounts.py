@@ -112,9 +112,14 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nfs_mounts import Mounts, Wanted, diff, wanted_order
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.nfs_mounts import (
+    Mounts,
+    Wanted,
+    diff,
+    wanted_order,
+)
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 
 SPEC: dict[str, t.Any] = {
     "mounts": {
@@ -157,7 +162,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     wanted = [Wanted(**{**mount, "options": tuple(mount["options"])}) for mount in module.params["mounts"]]
-    mounts = Mounts(Machine(_bounded_run.feeding_runner(_bounded_run.CHANGE)), seconds=module.params["timeout"])
+    mounts = Mounts(Machine(bounded_run.feeding_runner(bounded_run.CHANGE)), seconds=module.params["timeout"])
     result: dict[str, t.Any] = {"mounted": [mount.path for mount in wanted_order(wanted)], "supported": True}
     missing = mounts.support(wanted, load=not module.check_mode)
     if missing and module.params["missing_kernel"] == "fail":

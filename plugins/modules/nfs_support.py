@@ -59,8 +59,9 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _nfs_support
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage_machine import Machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import nfs_support
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 
 
 def main() -> None:
@@ -73,8 +74,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     # The first mount or the start of the server loads the module; asking does not.
-    reason = _nfs_support.missing(
-        Machine(_bounded_run.feeding_runner(_bounded_run.ASK)), module.params["kind"], load=False
+    reason = nfs_support.missing(
+        Machine(bounded_run.feeding_runner(bounded_run.ASK)), module.params["kind"], load=False
     )
     if reason and module.params["required"]:
         module.fail_json(msg=reason)

@@ -68,7 +68,8 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _node_facts
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import node_facts
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 
 
 def main() -> None:
@@ -81,20 +82,20 @@ def main() -> None:
         supports_check_mode=True,
     )
 
-    bounded = _bounded_run.feeding_runner(_bounded_run.ASK)
+    bounded = bounded_run.feeding_runner(bounded_run.ASK)
 
     def run(args: t.Sequence[str]) -> tuple[int, str, str]:
         if not shutil.which(args[0]):
             raise FileNotFoundError(args[0])
         return bounded(args)
 
-    host = _node_facts.Host(run)
+    host = node_facts.Host(run)
     module.exit_json(
         changed=False,
         versions=host.versions(),
         clock=host.clock(),
         mounts=host.mounts(module.params["mounts"]),
-        users=_node_facts.users(module.params["users"]),
+        users=node_facts.users(module.params["users"]),
     )
 
 

@@ -172,11 +172,11 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nvidia_record
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._bounded_run import bounded_runner
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_clocks import ApplyError, Record, apply
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_smi import NvidiaSmi, NvidiaSmiError
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_wanted import Refused, Wanted
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import record as nvidia_record
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.clocks import ApplyError, Record, apply
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi, NvidiaSmiError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.wanted import Refused, Wanted
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import bounded_runner
 
 
 def main() -> None:
@@ -193,7 +193,7 @@ def main() -> None:
             "gpus": {"type": "list", "elements": "str"},
             "unsupported": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "force": {"type": "bool", "default": False},
-            "record": {"type": "path", "default": _nvidia_record.PATH},
+            "record": {"type": "path", "default": nvidia_record.PATH},
             "executable": {"type": "path", "default": "nvidia-smi"},
             "timeout": {"type": "int", "default": 60},
         },
@@ -203,7 +203,7 @@ def main() -> None:
     if params["timeout"] <= 0:
         module.fail_json(msg=f"timeout: must be a positive number of seconds, found {params['timeout']}")
     smi = NvidiaSmi(bounded_runner(params["timeout"]), params["executable"])
-    record = Record(params["record"], _nvidia_record.stamps())
+    record = Record(params["record"], nvidia_record.stamps())
     wanted = Wanted(**{name: params[name] for name in Wanted._fields})
     try:
         result = apply(smi, wanted, record, module.check_mode, tolerant=params["unsupported"] == "warn")

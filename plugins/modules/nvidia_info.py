@@ -234,9 +234,9 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._bounded_run import bounded_runner
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_report import Report
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_smi import NvidiaSmi, NvidiaSmiError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import Report
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi, NvidiaSmiError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import bounded_runner
 
 
 def result(report: Report, supported_clocks: bool = False) -> dict[str, t.Any]:

@@ -95,8 +95,8 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import fetch_url
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _release_packages as release
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import release_packages as release
 
 _OK = 200
 
@@ -158,7 +158,7 @@ def main() -> None:
     )
     params = module.params
 
-    bounded = _bounded_run.feeding_runner(_bounded_run.WORK)
+    bounded = bounded_run.feeding_runner(bounded_run.WORK)
 
     def run(args: t.Sequence[str]) -> tuple[int, str, str]:
         return bounded(args, environment={"DEBIAN_FRONTEND": "noninteractive"})

@@ -237,12 +237,9 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import (
-    _bounded_run,
-    _slurm_accounts,
-    _slurm_accounts_plan,
-)
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._sacctmgr import Sacctmgr, SacctmgrError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import accounts, accounts_plan
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm.sacctmgr import Sacctmgr, SacctmgrError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 
 
 class ProblemsError(Exception):
@@ -254,9 +251,9 @@ class ProblemsError(Exception):
         self.problems = problems
 
 
-def present_state(sacctmgr: Sacctmgr | None, cluster: str, check_mode: bool) -> _slurm_accounts.Accounting:
+def present_state(sacctmgr: Sacctmgr | None, cluster: str, check_mode: bool) -> accounts.Accounting:
     """Return what the accounting holds; in check mode nothing where nobody answers yet."""
-    nothing = _slurm_accounts.Accounting(qos={_slurm_accounts.KEPT_QOS: {}})
+    nothing = accounts.Accounting(qos={accounts.KEPT_QOS: {}})
     if sacctmgr is None:
         return nothing
     try:
@@ -269,14 +266,14 @@ def present_state(sacctmgr: Sacctmgr | None, cluster: str, check_mode: bool) -> 
 
 def apply(sacctmgr: Sacctmgr | None, params: dict[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
     """Bring the accounting to what is listed and describe what changed."""
-    wanted = _slurm_accounts.wanted(params["qos"], params["accounts"], params["users"], params["exclusive"])
+    wanted = accounts.wanted(params["qos"], params["accounts"], params["users"], params["exclusive"])
     if wanted.problems:
         raise ProblemsError(wanted.problems)
     present = present_state(sacctmgr, params["cluster"], check_mode)
-    problems = _slurm_accounts_plan.problems(present, wanted)
+    problems = accounts_plan.problems(present, wanted)
     if problems:
         raise ProblemsError(problems)
-    plan = _slurm_accounts_plan.make(present, wanted, params["cluster"], params["exclusive"])
+    plan = accounts_plan.make(present, wanted, params["cluster"], params["exclusive"])
     if sacctmgr is not None and not check_mode:
         for call in plan.calls:
             sacctmgr.change(call)
@@ -292,14 +289,14 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "cluster": {"type": "str", "required": True},
-            **_slurm_accounts.OPTIONS,
+            **accounts.OPTIONS,
             "exclusive": {"type": "bool", "default": False},
             "executable": {"type": "path", "default": "sacctmgr"},
         },
         supports_check_mode=True,
     )
     executable = module.get_bin_path(module.params["executable"], required=not module.check_mode)
-    run = _bounded_run.feeding_runner(_bounded_run.CHANGE)
+    run = bounded_run.feeding_runner(bounded_run.CHANGE)
     sacctmgr = Sacctmgr(run=run, executable=executable) if executable else None
     try:
         result = apply(sacctmgr, module.params, check_mode=module.check_mode)

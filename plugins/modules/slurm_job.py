@@ -170,12 +170,14 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _interrupt, _slurm_job, _slurm_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import allocation
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import job as slurm_job
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import interrupt
 
 _LONGEST_OUTPUT = 4 * 1024 * 1024
 
 
-def absent(slurm: _slurm_job.Slurm, params: dict[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
+def absent(slurm: slurm_job.Slurm, params: dict[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
     """Cancel a job, or all own jobs of a name."""
     if params["job_id"]:
         numbers = [] if slurm.job(params["job_id"]).ended else [params["job_id"]]
@@ -186,7 +188,7 @@ def absent(slurm: _slurm_job.Slurm, params: dict[str, t.Any], check_mode: bool) 
     return {"changed": bool(numbers), "cancelled": numbers}
 
 
-def command(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
+def command(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
     """Run a command in an allocation; on each node by itself, as long as Slurm drains some and others are left."""
     if not (params["each_node"] and params["nodelist"]) or params["job_id"]:
         return _attempt(slurm, params)
@@ -196,7 +198,7 @@ def command(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.An
         try:
             found = _attempt(slurm, {**params, "nodelist": left})["results"]
             drained = slurm.lost_nodes(left) if any(result["lost"] for result in found) else {}
-        except _slurm_job.SlurmError:
+        except slurm_job.SlurmError:
             found, drained = [], slurm.lost_nodes(left)
             if not drained:
                 raise
@@ -207,14 +209,14 @@ def command(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.An
     return _finished(slurm.submitted[-1], params["nodelist"], results)
 
 
-def _attempt(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
+def _attempt(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
     """Run a command in one allocation."""
-    with _slurm_run.allocation(slurm, params, params["nodelist"], params["nodes"]) as job:
+    with allocation.allocation(slurm, params, params["nodelist"], params["nodes"]) as job:
         names = params["nodelist"] or slurm.hostnames(job.nodes)
         groups = [(name,) for name in names] if params["each_node"] else [tuple(names)]
         limit = params["timeout"] or 60 * params["time_limit"] - 15
         steps = [
-            _slurm_job.Step(params["name"], group, tuple(params["step_options"]), tuple(params["command"]), limit)
+            slurm_job.Step(params["name"], group, tuple(params["step_options"]), tuple(params["command"]), limit)
             for group in groups
         ]
         results = [_result(result) for result in slurm.steps(job.id, steps)]
@@ -233,7 +235,7 @@ def _finished(number: int, names: list[str], results: list[dict[str, t.Any]]) ->
     }
 
 
-def _result(result: _slurm_job.Result) -> dict[str, t.Any]:
+def _result(result: slurm_job.Result) -> dict[str, t.Any]:
     """Return what a step left behind."""
     return {
         "nodes": list(result.step.nodes),
@@ -255,13 +257,13 @@ def _names(results: list[dict[str, t.Any]]) -> set[str]:
     return {name for result in results for name in result["nodes"]}
 
 
-def batch(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
+def batch(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
     """Submit a script, or take a job that exists, and wait as long as asked for."""
-    with _interrupt.cleaned_up(lambda: slurm.cancel(slurm.submitted)):
+    with interrupt.cleaned_up(lambda: slurm.cancel(slurm.submitted)):
         number = params["job_id"]
         if not number:
-            chosen = _slurm_run.submit_options(params, params["nodelist"], params["nodes"])
-            script = params["script"] or _slurm_job.holder(60 * params["time_limit"])
+            chosen = allocation.submit_options(params, params["nodelist"], params["nodes"])
+            script = params["script"] or slurm_job.holder(60 * params["time_limit"])
             number = slurm.submit([*chosen, f"--output={params['output']}"], script)
         job = slurm.wait_started(number, params["pending_timeout"], poll=0.5)
         if params["state"] == "finished":
@@ -280,7 +282,7 @@ def batch(slurm: _slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]
     return found
 
 
-def run(slurm: _slurm_job.Slurm, params: dict[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
+def run(slurm: slurm_job.Slurm, params: dict[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
     """Do what the state asks for."""
     if params["state"] == "absent":
         return absent(slurm, params, check_mode)
@@ -295,7 +297,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            **_slurm_run.ALLOCATION,
+            **allocation.ALLOCATION,
             "state": {"type": "str", "choices": ["finished", "started", "absent"], "default": "finished"},
             "command": {"type": "list", "elements": "str"},
             "each_node": {"type": "bool", "default": False},
@@ -311,8 +313,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        result = run(_slurm_run.slurm(), module.params, module.check_mode)
-    except _slurm_job.SlurmError as exc:
+        result = run(allocation.slurm(), module.params, module.check_mode)
+    except slurm_job.SlurmError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(**result)
 

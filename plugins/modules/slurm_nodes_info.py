@@ -116,7 +116,8 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_job, _slurm_nodes, _slurm_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import allocation, job
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import nodes as slurm_nodes
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,21 +131,21 @@ def names(run: Runner, expressions: Sequence[str]) -> list[str]:
         return []
     code, out, err = run(["scontrol", "show", "hostnames", ",".join(expressions)])
     if code != 0:
-        raise _slurm_nodes.SelectionError(f"nodelist: {(err or out).strip()}")
+        raise slurm_nodes.SelectionError(f"nodelist: {(err or out).strip()}")
     return out.split()
 
 
 def info(run: Runner, params: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return nodes and choice."""
-    code, out, err = run(["sinfo", "--Node", "--noheader", f"--format={_slurm_nodes.FORMAT}"])
+    code, out, err = run(["sinfo", "--Node", "--noheader", f"--format={slurm_nodes.FORMAT}"])
     if code != 0:
-        raise _slurm_nodes.SelectionError(f"sinfo exited {code}: {(err or out).strip()}")
-    nodes = _slurm_nodes.parse(out)
-    chosen = _slurm_nodes.Selection([], [], [])
+        raise slurm_nodes.SelectionError(f"sinfo exited {code}: {(err or out).strip()}")
+    nodes = slurm_nodes.parse(out)
+    chosen = slurm_nodes.Selection([], [], [])
     partition, nodelist = params["partition"] or None, names(run, params["nodelist"])
-    wanted = [node.name for node in _slurm_nodes.meant(nodes, partition, nodelist)]
+    wanted = [node.name for node in slurm_nodes.meant(nodes, partition, nodelist)]
     if params["select"]:
-        chosen = _slurm_nodes.select(
+        chosen = slurm_nodes.select(
             nodes,
             partition=partition,
             nodelist=nodelist,
@@ -168,9 +169,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        run = _slurm_run.runner()
+        run = allocation.runner()
         found = info(lambda args: run(args, None), module.params)
-    except (_slurm_nodes.SelectionError, _slurm_job.SlurmError) as exc:
+    except (slurm_nodes.SelectionError, job.SlurmError) as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, **found)
 

@@ -108,22 +108,23 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _bounded_run, _spank_plugin
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import spank_plugin
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 
 
 def attempt(module: AnsibleModule, plugin: str) -> None:
     """Have Slurm of this machine load a plugin from a configuration of its own; raises SpankError."""
-    commands = [module.get_bin_path(name) for name in _spank_plugin.COMMANDS]
+    commands = [module.get_bin_path(name) for name in spank_plugin.COMMANDS]
     if module.check_mode and not (Path(plugin).exists() and all(commands)):
         return
-    missing = [name for name, path in zip(_spank_plugin.COMMANDS, commands) if not path]
+    missing = [name for name, path in zip(spank_plugin.COMMANDS, commands) if not path]
     if missing:
-        raise _spank_plugin.SpankError(f"there is no {' and no '.join(missing)} to try it with; install Slurm first")
-    run = _bounded_run.feeding_runner(_bounded_run.ASK)
+        raise spank_plugin.SpankError(f"there is no {' and no '.join(missing)} to try it with; install Slurm first")
+    run = bounded_run.feeding_runner(bounded_run.ASK)
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder:
-        for name, content in _spank_plugin.files(_spank_plugin.line(plugin, module.params["arguments"])).items():
+        for name, content in spank_plugin.files(spank_plugin.line(plugin, module.params["arguments"])).items():
             Path(folder, name).write_text(content, encoding="utf-8")
-        _spank_plugin.attempt(
+        spank_plugin.attempt(
             lambda args, environment: run(args, environment=environment),
             [str(path) for path in commands],
             str(Path(folder, "slurm.conf")),
@@ -150,7 +151,7 @@ def present(module: AnsibleModule, path: Path, found: str) -> tuple[str, bool]:
     """Try the plugin and let Slurm load it; return the file's text and whether anything changed."""
     params = module.params
     source, plugin = params["source"], params["plugin"]
-    wanted = _spank_plugin.line(plugin, params["arguments"])
+    wanted = spank_plugin.line(plugin, params["arguments"])
     if module.check_mode and source and not Path(source).exists():
         return wanted, True
     copied = is_copy(source, plugin)
@@ -203,7 +204,7 @@ def main() -> None:
         bring = present if module.params["state"] == "present" else absent
         wanted, changed = bring(module, path, found)
         removed = remove_obsolete(module)
-    except _spank_plugin.SpankError as exc:
+    except spank_plugin.SpankError as exc:
         module.fail_json(msg=f"Slurm would not take the plugin {module.params['name']}, and was not told of it: {exc}")
     except OSError as exc:
         module.fail_json(msg=f"cannot bring the plugin {module.params['name']} to its state: {exc}")

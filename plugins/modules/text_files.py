@@ -100,7 +100,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _text_files
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import text_files
 
 
 def identifier(name: str, kind: str) -> int:
@@ -110,30 +110,30 @@ def identifier(name: str, kind: str) -> int:
     return pwd.getpwnam(name).pw_uid if kind == "user" else grp.getgrnam(name).gr_gid
 
 
-def look(path: str) -> _text_files.Found | None:
+def look(path: str) -> text_files.Found | None:
     """Return a file as it is; a link or anything else that is no file counts as one with other content."""
     file = Path(path)
     try:
         status = file.lstat()
         if not stat.S_ISREG(status.st_mode):
-            return _text_files.Found("", -1, -1, -1)
+            return text_files.Found("", -1, -1, -1)
         with file.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            return _text_files.Found(stream.read(), status.st_mode & 0o7777, status.st_uid, status.st_gid)
+            return text_files.Found(stream.read(), status.st_mode & 0o7777, status.st_uid, status.st_gid)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def wanted(files: list[dict[str, t.Any]], uid: int, gid: int) -> list[_text_files.Wanted]:
+def wanted(files: list[dict[str, t.Any]], uid: int, gid: int) -> list[text_files.Wanted]:
     """Return the wanted files of the module's options."""
     return [
-        _text_files.Wanted(
+        text_files.Wanted(
             one["path"], one["content"] if one["state"] == "present" else None, int(one["mode"], 8), uid, gid
         )
         for one in files
     ]
 
 
-def apply(module: AnsibleModule, change: _text_files.Change) -> None:
+def apply(module: AnsibleModule, change: text_files.Change) -> None:
     """Carry out one change; raises OSError."""
     one, file = change.wanted, Path(change.wanted.path)
     if one.content is None:
@@ -168,17 +168,17 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    faults = _text_files.problems(module.params["files"])
+    faults = text_files.problems(module.params["files"])
     if faults:
         module.fail_json(msg="; ".join(faults))
     try:
         uid, gid = identifier(module.params["owner"], "user"), identifier(module.params["group"], "group")
-        changes = _text_files.plan(wanted(module.params["files"], uid, gid), look)
+        changes = text_files.plan(wanted(module.params["files"], uid, gid), look)
         for change in [] if module.check_mode else changes:
             apply(module, change)
     except (OSError, KeyError) as exc:
         module.fail_json(msg=f"cannot bring the files to their state: {exc}")
-    shown = {"diff": _text_files.diff(changes)} if module._diff else {}
+    shown = {"diff": text_files.diff(changes)} if module._diff else {}
     module.exit_json(changed=bool(changes), files=[change.wanted.path for change in changes], **shown)
 
 

@@ -80,27 +80,27 @@ def place(number: int) -> str:
 
 def bare(watch: Watch, count: int) -> None:
     """Render with nothing but the functions."""
-    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import (
-        _slurm_action,
-        _slurm_check,
-        _slurm_conf,
-        _slurm_hostlist,
-        _slurm_topology,
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import (
+        actions,
+        check,
+        conf,
+        hostlist,
+        topology,
     )
 
     names = [f"gpu{number}" for number in range(1, count + 1)]
     places = {f"gpu{number}": place(number) for number in range(1, count + 1)}
     nodes = [{"NodeName": names, "CPUs": 96, "RealMemory": 1900000, "Gres": "gpu:h100:8"}]
-    lines = _slurm_conf.collect(nodes, [], [{"PartitionName": "batch", "Nodes": "ALL"}])
+    lines = conf.collect(nodes, [], [{"PartitionName": "batch", "Nodes": "ALL"}])
     config = {"ClusterName": "bench", "GresTypes": ["gpu"]}
     gpus = dict.fromkeys(names, 8)
-    text = watch("slurm.conf, functions", BUDGET, lambda: _slurm_conf.render(config, lines))
-    watch("topology.conf, functions", BUDGET, lambda: _slurm_topology.render(places, "tree", known=names))
-    cluster = _slurm_check.Cluster(config, lines, gpus=gpus)
-    found = watch("problems of slurm.conf, functions", BUDGET, lambda: _slurm_check.problems(cluster))
-    before = text.replace(_slurm_hostlist.compress(names), _slurm_hostlist.compress(names[:-1]))
+    text = watch("slurm.conf, functions", BUDGET, lambda: conf.render(config, lines))
+    watch("topology.conf, functions", BUDGET, lambda: topology.render(places, "tree", known=names))
+    cluster = check.Cluster(config, lines, gpus=gpus)
+    found = watch("problems of slurm.conf, functions", BUDGET, lambda: check.problems(cluster))
+    before = text.replace(hostlist.compress(names), hostlist.compress(names[:-1]))
     act = watch(
-        "action for one more node, functions", BUDGET, lambda: _slurm_action.action(before, text, "slurm.conf", "26.05")
+        "action for one more node, functions", BUDGET, lambda: actions.action(before, text, "slurm.conf", "26.05")
     )
     if found or act["reasons"] != [f"nodes added: gpu{count}"]:
         raise SystemExit(f"the functions are wrong: {found} {act}")

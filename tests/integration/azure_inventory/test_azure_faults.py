@@ -1,7 +1,7 @@
 """
 Faults over a real connection: every host, or an error or warning that names what is missing, and always an end.
 
-What needs no connection is in tests/unit/plugins/plugin_utils/test__azure_fetch.py.
+What needs no connection is in tests/unit/plugins/plugin_utils/_azure/test_fetch.py.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nvidia_record
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._bounded_run import bounded_runner
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_clocks import Record, apply
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_smi import NvidiaSmi
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_wanted import Wanted
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import record as nvidia_record
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.clocks import Record, apply
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.wanted import Wanted
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import bounded_runner
 
 ROOT = Path(__file__).parents[3]
 INPUTS: dict[str, t.Any] = {
@@ -87,7 +87,7 @@ class Node:
 
     def module(self, wanted: Wanted) -> dict[str, t.Any]:
         """Run what the module nvidia_clocks runs."""
-        record = Record(str(self.root / "run/nvidia_clocks.json"), _nvidia_record.stamps())
+        record = Record(str(self.root / "run/nvidia_clocks.json"), nvidia_record.stamps())
         return apply(NvidiaSmi(bounded_runner(60), str(self.smi)), wanted, record, check_mode=False, tolerant=True)
 
 

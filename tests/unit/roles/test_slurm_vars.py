@@ -13,7 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.slurm_conf import slurm_conf
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _slurm_conf
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf
 
 ROLE = Path(__file__).parents[3] / "roles/slurm"
 GIVEN = {"slurm_controllers": ["head1", "head2"], "slurm_database": "db1"}
@@ -121,7 +121,7 @@ def test_containment_needs_the_controllers_that_slurmd_asks_for(offered: str | N
 def test_pmix_shares_no_files_unless_told_to(given: dict[str, t.Any], text: str) -> None:
     config = value("__slurm_mpi_config | combine(slurm_mpi_config)", slurm_mpi_config=given)
 
-    assert _slurm_conf.render(config, file="mpi.conf") == text
+    assert conf.render(config, file="mpi.conf") == text
     assert "mpi.conf" in value("__slurm_files")
 
 

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _nvidia_xml
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import query_xml
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.tests.simulation.nvidia_simulation import cli
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/nvidia_smi/580.159.04"
@@ -40,8 +40,8 @@ def test_every_element_of_the_document_is_a_real_one() -> None:
 
 
 def test_the_document_reads_as_the_captured_one() -> None:
-    real = _nvidia_xml.parse((FIXTURES / "h200-x4-q.xml").read_text(encoding="utf-8")).gpus[2]
-    simulated = _nvidia_xml.parse(cli.run(["-q", "-x"], H200, {})[1]).gpus[2]
+    real = query_xml.parse((FIXTURES / "h200-x4-q.xml").read_text(encoding="utf-8")).gpus[2]
+    simulated = query_xml.parse(cli.run(["-q", "-x"], H200, {})[1]).gpus[2]
     volatile = ("power_w", "temperature_c", "memory_mib", "vbios_version", "clocks_mhz", "serial")
 
     assert {key: simulated[key] for key in simulated if key not in volatile} == {
@@ -79,14 +79,14 @@ def test_the_list_and_the_matrix_are_the_captured_ones() -> None:
     assert rows == (FIXTURES / "h200-x4-topo-m.txt").read_text(encoding="utf-8").split("\n\n")[0]
 
 
-@pytest.mark.parametrize("name", sorted(_catalogue.load()))
+@pytest.mark.parametrize("name", sorted(records.load()))
 def test_every_record_of_the_catalogue_can_be_simulated(name: str) -> None:
-    record = _catalogue.load()[name]
+    record = records.load()[name]
     code, text = cli.run(["-q", "-x"], {**record, "driver": "580.159.04"}, {})
     if not record["gpus"]["count"]:
         assert (code, text) == (6, "No devices were found\n")
         return
-    report = _nvidia_xml.parse(text)
+    report = query_xml.parse(text)
     addresses = [gpu.get("pci") for gpu in record["topology"]]
 
     assert len(report.gpus) == record["gpus"]["count"]

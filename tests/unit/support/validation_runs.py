@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.node_pairs import node_pairs
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _report, _stages
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report, stages
 
 GPU = "NVIDIA H100 80GB HBM3"
 SIZE = "Standard_ND96isr_H100_v5"
@@ -41,7 +41,7 @@ def run(number: int, *, slow: str = "", drained: str = "") -> dict[str, t.Any]:
         "after": after,
     }
     about = {"run": "20261121T091500Z", "ended": 1795252500 + 905, "cluster": "atlas", "stages": list(raws)}
-    return _report.build([_stages.build(name, raw) for name, raw in raws.items()], about)
+    return report.build([stages.build(name, raw) for name, raw in raws.items()], about)
 
 
 def _facts() -> dict[str, t.Any]:
@@ -100,8 +100,8 @@ def _nccl(nodes: list[str], slow: str) -> dict[str, t.Any]:
         "all": [measured(nodes, collective, 370.0) for collective in COLLECTIVES] if len(nodes) > 2 else [],
         "search": [],
     }
-    found = _stages.isolate(raw)
+    found = stages.isolate(raw)
     while found["next"]:
         raw["search"] += [measured(group, "all_reduce", 375.0) for group in found["next"]]
-        found = _stages.isolate(raw)
+        found = stages.isolate(raw)
     return {**raw, "isolation": found["verdict"]}

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _hardware, _nccl_compare, _nccl_judge
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import compare
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import judge as nccl_judge
 
 from .verdict import Finding, UnknownError, healthy, listing, unhealthy
 
@@ -23,7 +25,7 @@ def check(case: Case) -> Finding:
     """Check the file against the PCI addresses, NUMA nodes and CPUs of the record."""
     path = case.text("path")
     devices = {str(bus).lower(): int(node) for bus, node in dict(case.value("devices")).items()}
-    cpus = {int(node): _hardware.parse_ranges(str(ranges)) for node, ranges in dict(case.value("cpus")).items()}
+    cpus = {int(node): record.parse_ranges(str(ranges)) for node, ranges in dict(case.value("cpus")).items()}
     try:
         text = case.machine.read(path)
     except FileNotFoundError:
@@ -35,11 +37,11 @@ def check(case: Case) -> Finding:
 
 def judge(path: str, text: str, devices: dict[str, int], cpus: dict[int, list[int]]) -> Finding:
     """Judge the text of the file as NCCL does, then compare it with the devices and CPUs of each NUMA node."""
-    verdict = _nccl_judge.judge(text)
-    wrong = verdict.of(_nccl_judge.FATAL, _nccl_judge.IGNORED, _nccl_judge.FAULT)
+    verdict = nccl_judge.judge(text)
+    wrong = verdict.of(nccl_judge.FATAL, nccl_judge.IGNORED, nccl_judge.FAULT)
     if wrong or verdict.system is None:
         return unhealthy(f"{path} in the form that NCCL uses", listing(wrong))
-    deviations = _nccl_compare.deviations(verdict.system, devices, cpus)
+    deviations = compare.deviations(verdict.system, devices, cpus)
     if deviations:
         return unhealthy(f"{path} with every device and CPU on its NUMA node", listing(deviations))
     return healthy(f"{path} names {len(devices)} devices")

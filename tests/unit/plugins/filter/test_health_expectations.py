@@ -11,22 +11,23 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.health_expectations import FilterModule
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue, _health
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check import checks
 
 health_expectations = FilterModule().filters()["health_expectations"]
-SIZES = sorted(_catalogue.load())
+SIZES = sorted(records.load())
 
 
 def record(name: str) -> dict[str, t.Any]:
-    return _catalogue.find(name)
+    return records.find(name)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_every_check_of_the_program_is_configured(size: str) -> None:
     config = health_expectations(record(size))
 
-    assert list(config["checks"]) == list(_health.THRESHOLDS)
+    assert list(config["checks"]) == list(expectations.THRESHOLDS)
     assert set(config["checks"]) == set(checks.CHECKS)
     # The site's own checks run only where there are any.
     assert set(config["sets"]["fast"]) | set(config["sets"]["throughput"]) == set(checks.CHECKS) - {"nhc"}
@@ -59,7 +60,7 @@ def test_a_machine_without_gpus_is_not_asked_for_any() -> None:
 
 
 def test_every_value_can_be_replaced_and_taken_away() -> None:
-    for name, params in _health.expectations(record("lab"))["checks"].items():
+    for name, params in expectations.expectations(record("lab"))["checks"].items():
         for key in params:
             assert health_expectations(record("lab"), {name: {key: None}})["checks"][name][key] is None
 
@@ -69,7 +70,7 @@ def test_overrides_reach_one_check_only() -> None:
 
     assert found["clock"]["samples"] == 7
     assert found["munge"]["samples"] == 2
-    assert _health.THRESHOLDS["clock"]["samples"] == 3
+    assert expectations.THRESHOLDS["clock"]["samples"] == 3
 
 
 @pytest.mark.parametrize(

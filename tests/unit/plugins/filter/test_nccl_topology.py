@@ -9,13 +9,13 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.nccl_topology import FilterModule
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 
 nccl_topology = FilterModule().filters()["nccl_topology"]
 
 
 def test_filter_returns_the_file() -> None:
-    text = nccl_topology(_catalogue.find("Standard_NC24ads_A100_v4"))
+    text = nccl_topology(records.find("Standard_NC24ads_A100_v4"))
 
     assert text == (
         '<system version="1">\n'
@@ -26,7 +26,7 @@ def test_filter_returns_the_file() -> None:
     )
 
 
-@pytest.mark.parametrize("record", [_catalogue.find("lab"), "lab", {}])
+@pytest.mark.parametrize("record", [records.find("lab"), "lab", {}])
 def test_what_gives_no_file_is_an_error_of_ansible(record: object) -> None:
     with pytest.raises(AnsibleFilterError, match=r"hpcai\.gpucluster\.nccl_topology: "):
         nccl_topology(record)

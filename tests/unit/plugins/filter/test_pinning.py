@@ -9,14 +9,14 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.pinning import FilterModule
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 
 pinning = FilterModule().filters()["pinning"]
 
 
-@pytest.mark.parametrize("name", _catalogue.names())
+@pytest.mark.parametrize("name", records.names())
 def test_usual_layout_of_every_record_draws_no_warning(name: str) -> None:
-    record = _catalogue.find(name)
+    record = records.find(name)
 
     found = pinning(record, 2)
 
@@ -26,7 +26,7 @@ def test_usual_layout_of_every_record_draws_no_warning(name: str) -> None:
 
 
 def test_words_for_each_launcher() -> None:
-    found = pinning(_catalogue.find("Standard_NC48ads_A100_v4"), 2)
+    found = pinning(records.find("Standard_NC48ads_A100_v4"), 2)
 
     assert found["srun"] == (
         "srun --mpi=pmix --exclusive --nodes=2 --ntasks-per-node=2 --cpus-per-task=24 --gpus-per-node=2 "
@@ -42,31 +42,31 @@ def test_words_for_each_launcher() -> None:
 
 
 def test_open_mpi_counts_cores_and_slurm_counts_cpus() -> None:
-    task = pinning(_catalogue.find("DGX_A100"), 1, 8, 16)["tasks"][0]
+    task = pinning(records.find("DGX_A100"), 1, 8, 16)["tasks"][0]
 
     assert task["cores"] == "48-55"
     assert task["cpus"] == "48-55,176-183"
 
 
 def test_machine_without_gpus_asks_for_none() -> None:
-    found = pinning(_catalogue.find("lab"))
+    found = pinning(records.find("lab"))
 
     assert "--gpus" not in found["srun"]
     assert found["tasks"] == [{"task": 0, "gpus": [], "numa_node": 0, "cpus": "0-1", "cores": "0-1", "mask": "0x3"}]
 
 
 def test_layout_that_does_not_fit_is_warned_about_and_still_shown() -> None:
-    found = pinning(_catalogue.find("Standard_ND96asr_v4"), 1, 8, 20)
+    found = pinning(records.find("Standard_ND96asr_v4"), 1, 8, 20)
 
     assert any("want 40 CPUs of NUMA node 1" in text for text in found["warnings"])
     assert found["tasks"][0]["cpus"] == "24-47"
 
 
 def test_numbers_may_come_as_text_from_the_command_line() -> None:
-    assert pinning(_catalogue.find("Standard_ND96asr_v4"), "2", "8", "12")["threads_per_task"] == 12
+    assert pinning(records.find("Standard_ND96asr_v4"), "2", "8", "12")["threads_per_task"] == 12
 
 
 @pytest.mark.parametrize("numbers", [(0, 8, 12), (1, 0, 12), (1, 8, 0), ("many", 8, 12), (1, [], 12)])
 def test_bad_numbers_are_an_error_of_ansible(numbers: tuple[object, object, object]) -> None:
     with pytest.raises(AnsibleFilterError, match="pinning: "):
-        pinning(_catalogue.find("Standard_ND96asr_v4"), *numbers)
+        pinning(records.find("Standard_ND96asr_v4"), *numbers)

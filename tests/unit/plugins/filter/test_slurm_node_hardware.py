@@ -9,15 +9,15 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.slurm_node_hardware import FilterModule
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 
 slurm_node_hardware = FilterModule().filters()["slurm_node_hardware"]
 
 
-@pytest.mark.parametrize("name", _catalogue.names())
+@pytest.mark.parametrize("name", records.names())
 @pytest.mark.parametrize("numa_as_sockets", [True, False])
 def test_line_has_every_cpu_and_gpu_of_the_record(name: str, numa_as_sockets: bool) -> None:
-    record = _catalogue.find(name)
+    record = records.find(name)
 
     line = slurm_node_hardware(record, numa_as_sockets=numa_as_sockets)
 
@@ -27,7 +27,7 @@ def test_line_has_every_cpu_and_gpu_of_the_record(name: str, numa_as_sockets: bo
 
 
 def test_numa_nodes_become_sockets_where_a_socket_has_several() -> None:
-    record = _catalogue.find("Standard_ND96asr_v4")
+    record = records.find("Standard_ND96asr_v4")
 
     assert slurm_node_hardware(record) == {
         "Sockets": 4,
@@ -40,7 +40,7 @@ def test_numa_nodes_become_sockets_where_a_socket_has_several() -> None:
 
 
 def test_machine_without_gpus_has_no_gres() -> None:
-    assert slurm_node_hardware(_catalogue.find("lab")) == {
+    assert slurm_node_hardware(records.find("lab")) == {
         "Sockets": 1,
         "CoresPerSocket": 2,
         "ThreadsPerCore": 1,
@@ -51,7 +51,7 @@ def test_machine_without_gpus_has_no_gres() -> None:
 @pytest.mark.parametrize("percent", [-1, 100, 250, "much", None, float("nan")])
 def test_headroom_outside_the_range_is_refused(percent: object) -> None:
     with pytest.raises(AnsibleFilterError, match="it must be a number, at least 0 and below 100"):
-        slurm_node_hardware(_catalogue.find("lab"), percent)
+        slurm_node_hardware(records.find("lab"), percent)
 
 
 def test_what_is_no_record_is_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.gpucluster.plugins.filter import storage_problems as plugin
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _storage_checks
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import storage_checks
 
 
 def test_the_filter_gives_the_faults() -> None:
@@ -19,7 +19,7 @@ def test_the_filter_gives_the_faults() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_storage_checks, "netaddr", None)
+    monkeypatch.setattr(storage_checks, "netaddr", None)
 
     with pytest.raises(AnsibleFilterError, match="netaddr"):
         plugin.storage_problems({})

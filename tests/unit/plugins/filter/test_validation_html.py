@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.validation_html import FilterModule
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _report
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report
 
 validation_html = FilterModule().filters()["validation_html"]
 
 
 def test_a_report_becomes_a_page() -> None:
-    page = validation_html(_report.build([], {"run": "now"}), plots=False)
+    page = validation_html(report.build([], {"run": "now"}), plots=False)
 
     assert page.startswith("<!DOCTYPE html>")
     assert "<b>FAIL</b>" in page

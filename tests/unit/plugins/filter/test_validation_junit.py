@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.validation_junit import FilterModule
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _report
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report
 
 validation_junit = FilterModule().filters()["validation_junit"]
 
 
 def test_a_stage_that_did_not_run_is_an_error() -> None:
-    text = validation_junit(_report.build([], {"stages": ["nccl"]}))
+    text = validation_junit(report.build([], {"stages": ["nccl"]}))
 
     assert text.count("<testsuite ") == 5
     assert text.count("<error message=") == 1

@@ -16,10 +16,8 @@ from ansible.template import trust_as_template
 
 from ansible_collections.hpcai.gpucluster.plugins.doc_fragments import _azure_sign_in
 from ansible_collections.hpcai.gpucluster.plugins.inventory import azure_vms
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_auth as auth
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_model as model
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _azure_settings
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_settings import ConfigError
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import auth, model, settings
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import ConfigError
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -398,7 +396,7 @@ def test_every_option_of_the_settings_is_read_from_the_file() -> None:
     assert found.subscriptions == ("s",)
     assert found.vmss_groups == ("g",)
     assert found.filters == {"names": ("a",)}
-    assert isinstance(found, _azure_settings.Settings)
+    assert isinstance(found, settings.Settings)
 
 
 def test_a_file_of_azure_rm_gives_its_names_and_groups() -> None:

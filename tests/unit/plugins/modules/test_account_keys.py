@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._account_keys import KeyStore
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.key_pairs import KeyStore
 from ansible_collections.hpcai.gpucluster.plugins.modules.account_keys import keep
-from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils.test__account_keys import FakeKeygen
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._accounts.test_key_pairs import FakeKeygen
 
 if t.TYPE_CHECKING:
     from pathlib import Path

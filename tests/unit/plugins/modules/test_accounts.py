@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts_input import GROUP_KEYS, USER_KEYS
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import GROUP_KEYS, USER_KEYS
 from ansible_collections.hpcai.gpucluster.plugins.modules.accounts import GROUP, USER
 
 

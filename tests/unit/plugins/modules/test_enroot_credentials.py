@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_credentials as credentials
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import credentials
 from ansible_collections.hpcai.gpucluster.plugins.modules import enroot_credentials
 
 if t.TYPE_CHECKING:

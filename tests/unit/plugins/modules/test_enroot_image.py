@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _enroot_image as images
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import image as images
 from ansible_collections.hpcai.gpucluster.plugins.modules import enroot_image
 
 NAME = "nvcr.io/nvidia/pytorch:25.10-py3"

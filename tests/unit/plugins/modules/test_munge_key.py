@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._munge_key import MungeKeyError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.munge_key import MungeKeyError
 from ansible_collections.hpcai.gpucluster.plugins.modules import munge_key
 
 if t.TYPE_CHECKING:

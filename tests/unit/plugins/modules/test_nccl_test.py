@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_job
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import job
 from ansible_collections.hpcai.gpucluster.plugins.modules import nccl_test
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -64,7 +64,7 @@ class FakeCluster:
 
 def test_pairs_are_measured_in_one_allocation_that_is_given_back() -> None:
     fake = FakeCluster()
-    found = nccl_test.measure(_slurm_job.Slurm(fake), PARAMS)
+    found = nccl_test.measure(job.Slurm(fake), PARAMS)
 
     assert [result["busbw"] for result in found["results"]] == [345.36, None]
     assert next(call for call in fake.calls if call[0] == "sbatch")[2:6] == [
@@ -77,7 +77,7 @@ def test_pairs_are_measured_in_one_allocation_that_is_given_back() -> None:
 
 
 def test_a_hung_pair_has_failed_and_says_so() -> None:
-    result = nccl_test.measure(_slurm_job.Slurm(FakeCluster()), PARAMS)["results"][1]
+    result = nccl_test.measure(job.Slurm(FakeCluster()), PARAMS)["results"][1]
 
     assert result["state"] == "failed"
     assert "took too long" in result["message"]
@@ -96,7 +96,7 @@ class ShortAllocation(FakeCluster):
 
 def test_what_the_allocation_leaves_no_time_for_has_not_failed() -> None:
     params = {**PARAMS, "collectives": ["all_reduce", "alltoall"]}
-    results = nccl_test.measure(_slurm_job.Slurm(ShortAllocation()), params)["results"]
+    results = nccl_test.measure(job.Slurm(ShortAllocation()), params)["results"]
 
     assert [result["state"] for result in results] == ["ok", "not_measured", "not_measured", "not_measured"]
     assert results[3]["message"] == "job 17 was CANCELLED before this was measured"
@@ -104,22 +104,22 @@ def test_what_the_allocation_leaves_no_time_for_has_not_failed() -> None:
 
 
 def test_an_allocation_in_which_nothing_was_measured_is_an_error() -> None:
-    with pytest.raises(_slurm_job.SlurmError, match="job 17 was CANCELLED before anything was measured"):
-        nccl_test.measure(_slurm_job.Slurm(ShortAllocation()), {**PARAMS, "groups": [["gpu3", "gpu4"]]})
+    with pytest.raises(job.SlurmError, match="job 17 was CANCELLED before anything was measured"):
+        nccl_test.measure(job.Slurm(ShortAllocation()), {**PARAMS, "groups": [["gpu3", "gpu4"]]})
 
 
 def test_a_group_without_nodes_is_no_job() -> None:
     fake = FakeCluster()
 
-    with pytest.raises(_slurm_job.SlurmError, match="a group without nodes"):
-        nccl_test.measure(_slurm_job.Slurm(fake), {**PARAMS, "groups": [[]]})
+    with pytest.raises(job.SlurmError, match="a group without nodes"):
+        nccl_test.measure(job.Slurm(fake), {**PARAMS, "groups": [[]]})
     assert fake.calls == []
 
 
 @pytest.mark.parametrize(("output", "world"), [(GOOD, 2), (GOOD + GOOD, 1), ("", 0)])
 def test_processes_that_do_not_find_each_other_are_no_world(output: str, world: int) -> None:
     step = nccl_test.step(PARAMS, ["gpu1"], "all_reduce")
-    found = nccl_test.result(["gpu1"], "all_reduce", _slurm_job.Result(step, 0, output, "", 1.0), PARAMS)
+    found = nccl_test.result(["gpu1"], "all_reduce", job.Result(step, 0, output, "", 1.0), PARAMS)
 
     assert found["world"] == world
     assert found["devices"] == (["NVIDIA H200"] if output else [])
@@ -148,7 +148,7 @@ def test_every_operation_is_measured_on_every_group_as_often_as_asked() -> None:
 
 def test_a_figure_of_a_smaller_size_than_asked_for_is_none() -> None:
     (result,) = nccl_test.measure(
-        _slurm_job.Slurm(FakeCluster()), {**PARAMS, "groups": [["gpu1", "gpu2"]], "max_bytes": "8G"}
+        job.Slurm(FakeCluster()), {**PARAMS, "groups": [["gpu1", "gpu2"]], "max_bytes": "8G"}
     )["results"]
 
     assert (result["state"], result["busbw"]) == ("failed", None)

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _machine, _nccl_build
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import machine as hardware_machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import build
 from ansible_collections.hpcai.gpucluster.plugins.modules import nccl_topology
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.tests.unit.support import sysfs
 
-RECORD = _catalogue.find("Standard_ND96asr_v4")
-TEXT = _nccl_build.from_record(RECORD)
+RECORD = records.find("Standard_ND96asr_v4")
+TEXT = build.from_record(RECORD)
 
 
 class Machine(t.NamedTuple):
@@ -109,10 +110,10 @@ def test_machine_itself_gives_the_same_file(machine: Machine) -> None:
         ({"content": "<graphs/>"}, "this is a graph file"),
         ({"content": TEXT.replace("  <", "\t<")}, r"expecting '<', got '\t'"),
         ({"content": TEXT.replace("16.0 GT/s PCIe", "16.0 GT/s")}, "which NCCL takes for generation 3"),
-        ({"record": _catalogue.find("DGX_H100")}, "topology of another kind of machine"),
+        ({"record": records.find("DGX_H100")}, "topology of another kind of machine"),
         ({"record": {"name": "x"}}, "record is not of the form"),
         ({"record": {**RECORD, "topology": "all"}}, "record is not of the form"),
-        ({"record": _catalogue.find("lab")}, "has no PCI address"),
+        ({"record": records.find("lab")}, "has no PCI address"),
         ({"gpus_per_bridge": 3}, "cannot be shared out with 3 GPUs per bridge"),
         ({"gpus_per_bridge": -1}, "cannot be shared out"),
         ({"content": TEXT.replace("000e:", "000f:"), "machine_check": "fail"}, "file and machine differ"),
@@ -130,7 +131,7 @@ def test_bad_input_is_refused(machine: Machine, options: dict[str, t.Any], messa
         "exclude": [],
         **options,
     }
-    seen = _machine.read(str(machine.tree.sysfs), str(machine.tree.procfs))
+    seen = hardware_machine.read(str(machine.tree.sysfs), str(machine.tree.procfs))
 
     with pytest.raises(nccl_topology.RefusedError) as caught:
         nccl_topology.judged(nccl_topology.wanted(params, seen), params, seen)
@@ -157,7 +158,7 @@ def test_difference_is_a_warning_unless_told_otherwise(machine: Machine) -> None
 
 
 def test_foreign_file_is_taken_when_nobody_looks(machine: Machine) -> None:
-    assert machine.run(record=_catalogue.find("DGX_H100"), machine_check="skip")["changed"]
+    assert machine.run(record=records.find("DGX_H100"), machine_check="skip")["changed"]
 
 
 def test_file_that_somebody_else_wrote_is_checked(machine: Machine) -> None:

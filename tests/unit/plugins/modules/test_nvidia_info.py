@@ -11,7 +11,7 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia_smi import NvidiaSmi, NvidiaSmiError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi, NvidiaSmiError
 from ansible_collections.hpcai.gpucluster.plugins.modules import nvidia_info
 from ansible_collections.hpcai.gpucluster.tests.simulation.simulated_smi import SimulatedSmi
 

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _release_packages as release
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import release_packages as release
 from ansible_collections.hpcai.gpucluster.plugins.modules import release_packages
 
 if t.TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._sacctmgr import Sacctmgr, SacctmgrError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm.sacctmgr import Sacctmgr, SacctmgrError
 from ansible_collections.hpcai.gpucluster.plugins.modules.slurm_accounts import ProblemsError, apply
 
 if t.TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_job
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import job
 from ansible_collections.hpcai.gpucluster.plugins.modules import slurm_job
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/slurm/24.11.5"
@@ -65,7 +65,7 @@ class FakeCluster:
 
 
 def run(fake: FakeCluster, check_mode: bool = False, **params: t.Any) -> dict[str, t.Any]:
-    return slurm_job.run(_slurm_job.Slurm(fake, sleep=lambda _seconds: None), {**PARAMS, **params}, check_mode)
+    return slurm_job.run(job.Slurm(fake, sleep=lambda _seconds: None), {**PARAMS, **params}, check_mode)
 
 
 def test_one_result_per_node_and_the_nodes_are_given_back() -> None:
@@ -112,7 +112,7 @@ def test_started_leaves_the_job_running() -> None:
 
 
 def test_an_allocation_that_is_over_is_no_allocation() -> None:
-    with pytest.raises(_slurm_job.SlurmError, match="ended before it could be used: it is FAILED"):
+    with pytest.raises(job.SlurmError, match="ended before it could be used: it is FAILED"):
         run(FakeCluster("failed"), command=["true"])
 
 
@@ -127,9 +127,9 @@ def test_a_given_allocation_is_used_and_kept() -> None:
 def test_a_job_is_never_submitted_with_an_empty_list_of_nodes() -> None:
     fake = FakeCluster()
 
-    with pytest.raises(_slurm_job.SlurmError, match="the list of nodes is empty"):
+    with pytest.raises(job.SlurmError, match="the list of nodes is empty"):
         run(fake, command=["true"], nodelist=[])
-    with pytest.raises(_slurm_job.SlurmError, match="the list of nodes is empty"):
+    with pytest.raises(job.SlurmError, match="the list of nodes is empty"):
         run(fake, script="#!/bin/sh\n", nodelist=[])
     assert "sbatch" not in fake.names()
 
@@ -174,13 +174,13 @@ def test_all_nodes_may_be_lost() -> None:
 
 
 def test_a_job_on_all_nodes_together_says_which_node_ended_it_and_why() -> None:
-    with pytest.raises(_slurm_job.SlurmError, match=r"it is FAILED.*; gpu2 is drained: expected 8 GPUs, found 2"):
+    with pytest.raises(job.SlurmError, match=r"it is FAILED.*; gpu2 is drained: expected 8 GPUs, found 2"):
         run(SickCluster(), command=["true"], nodelist=["gpu1", "gpu2"])
 
 
 def test_a_job_that_ends_for_another_reason_is_not_tried_again() -> None:
     fake = FakeCluster("failed")
 
-    with pytest.raises(_slurm_job.SlurmError, match="ended before it could be used"):
+    with pytest.raises(job.SlurmError, match="ended before it could be used"):
         run(fake, command=["true"], nodelist=["gpu1"], each_node=True)
     assert fake.names().count("sbatch") == 1

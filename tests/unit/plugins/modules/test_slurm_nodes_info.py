@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _slurm_nodes
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import nodes
 from ansible_collections.hpcai.gpucluster.plugins.modules import slurm_nodes_info
 
 SINFO = (Path(__file__).parents[2] / "fixtures/slurm/24.11.5/sinfo-nodes.txt").read_text(encoding="utf-8")
@@ -40,10 +40,10 @@ def test_without_a_choice_nothing_has_to_be_idle() -> None:
     ("changes", "words"), [({"nodelist": ["gpu[1-"]}, "Invalid hostlist"), ({"nodes": 9}, "9 nodes")]
 )
 def test_wrong_input_is_refused(changes: dict[str, t.Any], words: str) -> None:
-    with pytest.raises(_slurm_nodes.SelectionError, match=words):
+    with pytest.raises(nodes.SelectionError, match=words):
         slurm_nodes_info.info(run, {**PARAMS, **changes})
 
 
 def test_a_controller_that_is_down_is_said() -> None:
-    with pytest.raises(_slurm_nodes.SelectionError, match="sinfo exited 1: slurm_load_partitions"):
+    with pytest.raises(nodes.SelectionError, match="sinfo exited 1: slurm_load_partitions"):
         slurm_nodes_info.info(lambda _args: (1, "", "slurm_load_partitions: Unable to contact"), PARAMS)

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._spank_plugin import SpankError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm.spank_plugin import SpankError
 from ansible_collections.hpcai.gpucluster.plugins.modules import spank_plugin
 
 if t.TYPE_CHECKING:

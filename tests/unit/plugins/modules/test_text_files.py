@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils import _text_files
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import text_files as system_text_files
 from ansible_collections.hpcai.gpucluster.plugins.modules import text_files
 
 if t.TYPE_CHECKING:
@@ -30,8 +30,8 @@ class Module:
 
 def bring(folder: Path, path: Path, content: str | None, mode: int = 0o644) -> list[str]:
     """Bring one file to its state and return what was done."""
-    wanted = [_text_files.Wanted(str(path), content, mode, os.getuid(), os.getgid())]
-    changes = _text_files.plan(wanted, text_files.look)
+    wanted = [system_text_files.Wanted(str(path), content, mode, os.getuid(), os.getgid())]
+    changes = system_text_files.plan(wanted, text_files.look)
     for change in changes:
         text_files.apply(t.cast("t.Any", Module(folder)), change)
     return [change.action for change in changes]
@@ -91,8 +91,8 @@ def test_a_folder_is_removed_with_all_that_is_in_it_and_a_link_to_one_alone(tmp_
 def test_the_diff_of_an_archive_that_goes_is_text(tmp_path: Path) -> None:
     (tmp_path / "archive").write_bytes(b"\x1f\x8b\x08\x00\xff")
     (tmp_path / "text").write_text("\u00e4\u20ac\n")
-    gone = [_text_files.Wanted(str(tmp_path / name), None, 0o644, 0, 0) for name in ("archive", "text")]
-    shown = _text_files.diff(_text_files.plan(gone, text_files.look))
+    gone = [system_text_files.Wanted(str(tmp_path / name), None, 0o644, 0, 0) for name in ("archive", "text")]
+    shown = system_text_files.diff(system_text_files.plan(gone, text_files.look))
 
     assert [one["before"].encode().splitlines()[1] for one in shown] == [b"(no text)", "\u00e4\u20ac".encode()]
 

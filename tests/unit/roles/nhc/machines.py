@@ -8,7 +8,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.nccl_topology import nccl_topology
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _catalogue, _health
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations as health_expectations
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check import checks, nvidia_smi
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.machine import Machine, Space
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.process import DONE, MISSING, TIMEOUT, Result
@@ -23,7 +24,7 @@ if t.TYPE_CHECKING:
 
     Tool = Callable[[Sequence[str], str], Result]
 
-SIZES = sorted(_catalogue.load())
+SIZES = sorted(records.load())
 NVIDIA_LOG = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04"
 
 
@@ -158,13 +159,13 @@ class Smi:
 
 def record(size: str) -> dict[str, t.Any]:
     """Return a hardware record."""
-    return _catalogue.find(size)
+    return records.find(size)
 
 
 def expectations(size: str, **overrides: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return the configuration of the program for a size."""
     ethernet = {"interfaces": ["eth0"], **overrides.get("ethernet", {})}
-    return _health.expectations(record(size), {**overrides, "ethernet": ethernet})
+    return health_expectations.expectations(record(size), {**overrides, "ethernet": ethernet})
 
 
 def files(size: dict[str, t.Any]) -> dict[str, str]:
@@ -188,7 +189,7 @@ def files(size: dict[str, t.Any]) -> dict[str, str]:
         found.update(adapter_files(adapter, "InfiniBand", size["infiniband"]["rate_gbps"]))
     if "accelerated_network" in size:
         found.update(adapter_files(size["accelerated_network"]["device"], "Ethernet", 100))
-    path = _health.expectations(size)["checks"]["nccl_topology"]["path"]
+    path = health_expectations.expectations(size)["checks"]["nccl_topology"]["path"]
     if path:
         found[path] = nccl_topology(size)  # what the role nccl writes
     return found

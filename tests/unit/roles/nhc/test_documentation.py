@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _health
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.tests.unit.roles.nhc import machines
 
 PAGE = (Path(__file__).parents[4] / "docs/health.md").read_text(encoding="utf-8")
@@ -22,13 +22,13 @@ def test_every_check_has_one_row_with_all_its_parameters(name: str) -> None:
     rows = [row for row in ROWS if f"`{name}`" in row.split("|")[1]]
 
     assert len(rows) == 1
-    missing = [key for key in CHECKS[name] if key not in _health.COMMON and f"`{key}`" not in rows[0]]
+    missing = [key for key in CHECKS[name] if key not in expectations.COMMON and f"`{key}`" not in rows[0]]
     assert missing == []
 
 
 @pytest.mark.parametrize(
     ("name", "key", "value"),
-    [(name, key, value) for name, params in _health.THRESHOLDS.items() for key, value in params.items()],
+    [(name, key, value) for name, params in expectations.THRESHOLDS.items() for key, value in params.items()],
 )
 def test_defaults_are_those_of_the_table(name: str, key: str, value: object) -> None:
     row = next(row for row in ROWS if f"`{name}`" in row.split("|")[1])

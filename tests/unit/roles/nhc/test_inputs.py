@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _health
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.tests.unit.roles.nhc import machines
 from ansible_collections.hpcai.gpucluster.tests.unit.support.role_values import role_values
 
@@ -56,7 +56,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, t.Any]:
 
 
 def test_what_nobody_said_is_as_the_record_says(found: dict[str, t.Any]) -> None:
-    assert found["untold"] == _health.expectations(machines.record(SIZE), {"dcgm": {"level": None}})["checks"]
+    assert found["untold"] == expectations.expectations(machines.record(SIZE), {"dcgm": {"level": None}})["checks"]
     assert found["untold"]["nccl_topology"]["path"] == PATH
     assert found["untold"]["gpu_clocks"]["application"]
 
@@ -81,16 +81,16 @@ def test_every_input_is_passed_on_and_tried() -> None:
     (play,) = yaml.safe_load((ROOT / "playbooks/health.yml").read_text(encoding="utf-8"))
 
     assert play["roles"][0]["vars"]["nhc_inputs"] == {
-        name: "{{ " + name + " | default(none) }}" for name in _health.INPUTS
+        name: "{{ " + name + " | default(none) }}" for name in expectations.INPUTS
     }
-    assert set(_health.INPUTS) - {row[0] for row in FOLLOWS} == {"nccl_hardware"}
+    assert set(expectations.INPUTS) - {row[0] for row in FOLLOWS} == {"nccl_hardware"}
 
 
 def test_the_inputs_are_those_of_the_roles() -> None:
     for role in ("gpu", "nccl"):
         spec = yaml.safe_load((ROOT / f"roles/{role}/meta/argument_specs.yml").read_text(encoding="utf-8"))
         options = spec["argument_specs"]["main"]["options"]
-        mine = {name: form for name, form in _health.INPUTS.items() if name.startswith(f"{role}_")}
+        mine = {name: form for name, form in expectations.INPUTS.items() if name.startswith(f"{role}_")}
         for name, form in mine.items():
             said = {key: options[name].get(key) for key in ("type", "choices", "default")}
             kind = {"path": "str"}.get(said["type"], said["type"])
@@ -103,7 +103,7 @@ def test_the_file_is_where_the_role_nccl_writes_it(tmp_path: Path) -> None:
     written = role_values(tmp_path, "nccl", "nccl_topology_path if nccl_topology != 'none' else none", cases)
 
     expected = {
-        size: _health.expectations(record)["checks"]["nccl_topology"]["path"] for size, record in records.items()
+        size: expectations.expectations(record)["checks"]["nccl_topology"]["path"] for size, record in records.items()
     }
     assert written == expected
 
@@ -118,5 +118,5 @@ def test_the_file_is_where_the_role_nccl_writes_it(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_inputs_are_refused(inputs: t.Any, words: str) -> None:
-    with pytest.raises(_health.HealthError, match=words):
-        _health.expectations(machines.record(SIZE), inputs=inputs)
+    with pytest.raises(expectations.HealthError, match=words):
+        expectations.expectations(machines.record(SIZE), inputs=inputs)

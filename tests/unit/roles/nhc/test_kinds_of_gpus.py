@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _health
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check.verdict import worst
 from ansible_collections.hpcai.gpucluster.tests.unit.roles.nhc import machines
 
@@ -94,7 +94,7 @@ def test_a_whole_gpu_of_a_data_centre_must_show_its_memory(check: str, words: st
 def _workstation(**settings: t.Any) -> tuple[machines.FakeMachine, dict[str, t.Any]]:
     machine = machines.healthy("standard_nc24rs_v3")
     machine.tools["nvidia-smi"] = machines.Smi(WORKSTATION, **settings)
-    return machine, _health.expectations(WORKSTATION)
+    return machine, expectations.expectations(WORKSTATION)
 
 
 def test_a_workstation_without_ecc_that_sleeps_is_healthy() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.nccl_topology import nccl_topology
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils import _health
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check import topology
 from ansible_collections.hpcai.gpucluster.tests.unit.roles.nhc import machines, test_program
 from ansible_collections.hpcai.gpucluster.tests.unit.support import role_values, topologies
@@ -139,7 +139,7 @@ def test_swapped_masks_of_nd_h100_v5_do_not_pass() -> None:
 
 def test_a_file_made_from_the_machine_has_the_machines_cpus() -> None:
     record = machines.record("standard_nd96isr_h100_v5")
-    config = _health.expectations(record, inputs={"nccl_topology": "machine"})["checks"]["nccl_topology"]
+    config = expectations.expectations(record, inputs={"nccl_topology": "machine"})["checks"]["nccl_topology"]
     odd, even = "aaaaaaaa,aaaaaaaa,aaaaaaaa", "55555555,55555555,55555555"
     text = nccl_topology(record).replace("00000000,0000ffff,ffffffff", even).replace("ffffffff,ffff0000,00000000", odd)
 

@@ -1,0 +1,151 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Bring the groups, users, keys and sudo rules of a machine to a list; every process start goes through a runner."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.database import Database
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.plan import Plan, machine_problems, plan
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.sudo import SudoDropIn, sudo_text
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.homes import Homes, KeyPair
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Accounts, Defaults
+
+
+class AccountsError(Exception):
+    """The lists do not fit, and nothing was changed; the problems are complete sentences."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        """Keep the problems."""
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
+
+
+class CommandError(AccountsError):
+    """A command failed when others may have changed something."""
+
+
+class Machine(t.NamedTuple):
+    """What may be asked of a machine; the runner takes arguments and, for secrets, text for standard input."""
+
+    run: Callable[..., tuple[int, str, str]]
+    read: Callable[[str], str]
+    exists: Callable[[str], bool]
+    processes: Callable[[int], list[int]]
+    kill: Callable[[int], None]
+    pause: Callable[[float], None]
+
+
+class Result(t.NamedTuple):
+    """What was done, or would be in check mode."""
+
+    actions: list[str]
+    warnings: list[str]
+    before: dict[str, t.Any]
+    after: dict[str, t.Any]
+
+
+def reconcile(
+    accounts: Accounts,
+    defaults: Defaults,
+    machine: Machine,
+    sudo: SudoDropIn,
+    homes: Homes | None,
+    pairs: Mapping[str, KeyPair],
+    check: bool,
+) -> Result:
+    """Compare, refuse what does not fit before anything is changed, then change only what differs."""
+    database = Database.read(machine.read)
+    rules, present = sudo_text(accounts), sudo.current()
+    problems = machine_problems(accounts, database, defaults, machine.exists, machine.processes)
+    if rules != present:
+        problems += sudo.problems(rules)
+    if problems:
+        raise AccountsError(problems)
+    steps = plan(accounts, database, homes is not None)
+    if not check:
+        _execute(steps, accounts, database, machine)
+    actions = steps.actions
+    if rules != present:
+        actions.append("write the sudo rules" if rules else "remove the sudo rules")
+        steps.note("sudo", {"rules": present.splitlines()}, {"rules": rules.splitlines()})
+        if not check:
+            sudo.write(rules)
+    if homes is not None:
+        done = _settle(accounts, database, machine, homes, pairs, check)
+        if done:
+            steps.note("homes", {}, {"changes": done})
+        actions += done
+        steps.warnings.extend(homes.warnings)
+    return Result(actions, steps.warnings, steps.before, steps.after)
+
+
+def _execute(steps: Plan, accounts: Accounts, database: Database, machine: Machine) -> None:
+    """Run the commands in an order in which each finds what it needs."""
+    force = {removed.name for removed in accounts.removed if removed.force}
+    for step in steps.removals:
+        name = step.argv[-1]
+        if name in force:
+            _end_processes(database.users[name].uid, machine)
+        _call(machine, step.argv)
+    if steps.removals:
+        _remove_left_groups(steps, database, machine)
+    for step in (*steps.groups, *steps.users):
+        _call(machine, step.argv)
+    if steps.hashes:
+        # Through standard input: arguments can be read by every user of the machine.
+        lines = "".join(f"{name}:{field}\n" for name, field in steps.hashes.items())
+        _call(machine, ("chpasswd", "--encrypted"), lines)
+    for step in steps.late:
+        _call(machine, step.argv)
+
+
+def _end_processes(uid: int, machine: Machine) -> None:
+    """End the processes of a user and wait two seconds at most until they are gone."""
+    for _attempt in range(20):
+        found = machine.processes(uid)
+        if not found:
+            return
+        for pid in found:
+            machine.kill(pid)
+        machine.pause(0.1)
+
+
+def _remove_left_groups(steps: Plan, database: Database, machine: Machine) -> None:
+    """Remove the own groups of removed users where userdel is set up not to do it (USERGROUPS_ENAB)."""
+    names = [step.argv[-1] for step in steps.removals]
+    expected = set(database.groups) - set(database.without(names).groups)
+    for name in sorted(expected & set(Database.read(machine.read).groups)):
+        _call(machine, ("groupdel", name))
+
+
+def _call(machine: Machine, argv: Sequence[str], data: str | None = None) -> None:
+    rc, out, err = machine.run(list(argv), data)
+    if rc:
+        raise CommandError([f"{' '.join(argv)} exited {rc}: {(err or out).strip()}"])
+
+
+def _settle(
+    accounts: Accounts,
+    database: Database,
+    machine: Machine,
+    homes: Homes,
+    pairs: Mapping[str, KeyPair],
+    check: bool,
+) -> list[str]:
+    """Bring homes and keys up to date; where check mode made no group yet, any number serves."""
+    groups = (database if check else Database.read(machine.read)).groups
+    planned = {group.name: group.gid or 0 for group in accounts.groups}
+    actions = []
+    for user in accounts.users:
+        gid = groups[user.group].gid if user.group in groups else planned[user.group]
+        actions += homes.settle(user, gid, pairs.get(user.name) if user.key_pair else None)
+    return actions

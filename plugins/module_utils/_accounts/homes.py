@@ -1,0 +1,164 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Home folders and the files below ~/.ssh, which are read and written with the rights of their owner."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+import typing as t
+from pathlib import Path
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.authorized_keys import (
+    authorized_keys,
+    key_lines,
+    key_problem,
+)
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import fstab
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import User
+
+PRIVATE, PUBLIC = "id_ed25519", "id_ed25519.pub"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_LARGEST = 1 << 20
+
+
+class KeyPair(t.NamedTuple):
+    """A private and a public key as ssh-keygen writes them."""
+
+    private: str
+    public: str
+
+
+def is_mounted(path: str, mountinfo: str) -> bool:
+    """Tell whether something is mounted at a path, or is at its first use."""
+    return path in fstab.mounted(mountinfo) or path in fstab.waiting(mountinfo)
+
+
+@contextlib.contextmanager
+def rights_of(name: str, uid: int, gid: int) -> Iterator[None]:
+    """Act with the rights of a user: links lead only where the user may go, and a server that squashes root agrees."""
+    before = os.geteuid(), os.getegid(), os.getgroups()
+    os.setgroups(os.getgrouplist(name, gid))
+    os.setegid(gid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(before[0])
+        os.setegid(before[1])
+        os.setgroups(before[2])
+
+
+class Homes:
+    """Home folders of users on one machine."""
+
+    def __init__(
+        self,
+        check: bool,
+        exclusive: bool,
+        mode: int = 0o700,
+        skeleton: Path = Path("/etc/skel"),
+        rights: Callable[[str, int, int], contextlib.AbstractContextManager[None]] = rights_of,
+    ) -> None:
+        """Take the mode and contents of new homes, and the way to act as a user."""
+        self._check = check
+        self._exclusive = exclusive
+        self._mode = mode
+        self._skeleton = skeleton
+        self._rights = rights
+        self.warnings: list[str] = []
+
+    def settle(self, user: User, gid: int, pair: KeyPair | None) -> list[str]:
+        """Make the home of a user and the keys in it; return what was (or would be) done."""
+        home = Path(user.home)
+        try:
+            made = self._make(home, user.uid, gid)
+            with self._rights(user.name, user.uid, gid):
+                return made + self._keys(home, user, pair)
+        except OSError as exc:
+            self.warnings.append(f"user {user.name}: the keys in {home} are not up to date: {exc}")
+            return []
+
+    def _make(self, home: Path, uid: int, gid: int) -> list[str]:
+        """Make a home as a copy of the skeleton; it gets its name last, so that a killed run leaves no half of one."""
+        if home.exists():
+            owner = home.stat().st_uid
+            if owner != uid and not self._check:
+                self.warnings.append(f"home {home} belongs to uid {owner}, not to {uid}; it was left alone")
+            return []
+        if not self._check:
+            home.parent.mkdir(parents=True, exist_ok=True)
+            fresh = home.with_name(f".{home.name}.new")
+            shutil.rmtree(fresh, ignore_errors=True)
+            fresh.mkdir(mode=0o700)
+            if self._skeleton.is_dir():
+                shutil.copytree(self._skeleton, fresh, symlinks=True, dirs_exist_ok=True)
+            for path in fresh.rglob("*"):
+                os.chown(path, uid, gid, follow_symlinks=False)
+            fresh.chmod(self._mode)
+            os.chown(fresh, uid, gid)
+            fresh.rename(home)
+        return [f"make home {home}"]
+
+    def _keys(self, home: Path, user: User, pair: KeyPair | None) -> list[str]:
+        """Bring the files of ~/.ssh up to date, as the user."""
+        folder = home / ".ssh"
+        keys, files = list(user.ssh_keys), {}
+        if pair:
+            own = self._read(folder / PRIVATE)
+            if own in ("", pair.private):
+                files = {PRIVATE: (pair.private, 0o600), PUBLIC: (pair.public, 0o644)}
+            else:
+                # A key that the user made stays, and opens the way between machines that share the home.
+                keys += [line for line in key_lines(self._read(folder / PUBLIC)) if key_problem(line) is None]
+            keys += key_lines(pair.public)
+        current = self._read(folder / "authorized_keys")
+        files["authorized_keys"] = (authorized_keys(current, list(dict.fromkeys(keys)), self._exclusive), 0o600)
+        return [action for name, (text, mode) in files.items() for action in self._put(folder / name, text, mode)]
+
+    def _read(self, path: Path) -> str:
+        """Return the text of an ordinary file, or nothing."""
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except PermissionError:
+            if self._check:
+                return ""
+            raise
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return ""
+            data = file.read(_LARGEST + 1)
+            if len(data) > _LARGEST:
+                raise OSError(f"{path} is larger than {_LARGEST} bytes")
+            return data.decode("utf-8", "surrogateescape")
+
+    def _put(self, path: Path, text: str, mode: int) -> list[str]:
+        """Write a file in one step if its text differs or others may write it."""
+        try:
+            loose = (path.lstat().st_mode | path.parent.stat().st_mode) & _OTHERS_WRITE and not path.is_symlink()
+        except OSError:
+            loose = False
+        if self._read(path) == text and not loose:
+            return []
+        if not self._check:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            if path.parent.stat().st_mode & _OTHERS_WRITE:
+                path.parent.chmod(0o700)
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            with os.fdopen(handle, "wb") as file:
+                os.fchmod(handle, mode)
+                file.write(text.encode("utf-8", "surrogateescape"))
+            Path(name).replace(path)
+        return [f"write {path}"]

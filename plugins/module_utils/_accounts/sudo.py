@@ -1,0 +1,71 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The sudo rules of groups and users: one drop-in file, checked by visudo before it lands."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import typing as t
+from pathlib import Path
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Accounts
+
+HEADER = "# Written by Ansible (hpcai.gpucluster.accounts); changes are lost."
+
+
+def sudo_text(accounts: Accounts) -> str:
+    """Return the drop-in with every rule, or nothing if nobody has one."""
+    groups = [f"%{group.name} {group.sudo}" for group in accounts.groups if group.sudo and group.present]
+    users = [f"{user.name} {user.sudo}" for user in accounts.users if user.sudo]
+    return "\n".join([HEADER, *groups, *users]) + "\n" if groups or users else ""
+
+
+class SudoDropIn:
+    """The drop-in file; sudo ignores names with a dot, so a file that is being written is never read."""
+
+    def __init__(self, path: Path, run: Callable[..., tuple[int, str, str]], visudo: str | None) -> None:
+        """Take the path, the runner and the checker (nothing where sudo is not installed)."""
+        self._path = path
+        self._run = run
+        self._visudo = visudo
+
+    def current(self) -> str:
+        """Return the text that is in force."""
+        try:
+            return self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
+
+    def problems(self, text: str) -> list[str]:
+        """Return why sudo would not take the text."""
+        if not text:
+            return []
+        if self._visudo is None:
+            return ["sudo: rules are wanted, and visudo is not on this machine; install sudo or leave the rules out"]
+        handle, name = tempfile.mkstemp()
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            rc, out, err = self._run([self._visudo, "-cf", name])
+        finally:
+            Path(name).unlink()
+        reason = (err or out).strip().replace(name, str(self._path))
+        return [f"sudo: visudo refuses the rules: {reason}"] if rc else []
+
+    def write(self, text: str) -> None:
+        """Bring the file to a text that has passed, or remove it."""
+        if not text:
+            self._path.unlink()
+            return
+        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            os.fchmod(handle, 0o440)
+            file.write(text)
+        Path(name).replace(self._path)

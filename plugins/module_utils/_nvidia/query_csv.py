@@ -1,0 +1,181 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+Parse the CSV answers of nvidia-smi: --query-gpu and --query-supported-clocks.
+
+The header is of no use: it prints canonical names, not those asked for. Cells are matched by position.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import values
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import (
+    Gpu,
+    Report,
+    application_state,
+    best_clocks,
+    split_notes,
+)
+
+# Known to every driver from 450 to 610; one unknown field would fail the whole query.
+FIELDS = (
+    "index",
+    "uuid",
+    "pci.bus_id",
+    "name",
+    "serial",
+    "driver_version",
+    "vbios_version",
+    "persistence_mode",
+    "pstate",
+    "compute_mode",
+    "mig.mode.current",
+    "mig.mode.pending",
+    "memory.total",
+    "memory.used",
+    "memory.free",
+    "clocks.current.memory",
+    "clocks.current.graphics",
+    "clocks.current.sm",
+    "clocks.applications.memory",
+    "clocks.applications.graphics",
+    "clocks.default_applications.memory",
+    "clocks.default_applications.graphics",
+    "clocks.max.memory",
+    "clocks.max.graphics",
+    "clocks.max.sm",
+    "power.draw",
+    "power.limit",
+    "enforced.power.limit",
+    "power.default_limit",
+    "power.min_limit",
+    "power.max_limit",
+    "temperature.gpu",
+    "utilization.gpu",
+    "ecc.mode.current",
+    "ecc.mode.pending",
+)
+SUPPORTED_FIELDS = ("gpu_uuid", "memory", "graphics")
+
+
+def rows(text: str, width: int) -> tuple[list[list[str]], list[str]]:
+    """Return the rows that have as many cells as fields were asked for, and the lines that are something else."""
+    data, other = [], []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == width:
+            data.append(cells)
+        else:
+            other.append(line)
+    return data, other
+
+
+def parse_gpus(text: str, supported: dict[str, dict[int, list[int]]]) -> Report:
+    """Return the GPUs of an answer to a query of FIELDS (csv,noheader,nounits)."""
+    data, other = rows(text, len(FIELDS))
+    lost, notes = split_notes(other)
+    found = [dict(zip(FIELDS, cells)) for cells in data]
+    drivers = [version for version in (values.version(row["driver_version"]) for row in found) if version]
+    return Report(
+        driver_version=drivers[0] if drivers else None,
+        cuda_version=None,
+        attached=None,
+        gpus=[_gpu(row, supported.get(row["uuid"], {})) for row in found],
+        lost=lost,
+        notes=notes,
+        source="csv",
+    )
+
+
+def parse_supported(text: str) -> dict[str, dict[int, list[int]]]:
+    """Return graphics clocks by memory clock by GPU UUID from a query of SUPPORTED_FIELDS."""
+    supported: dict[str, dict[int, list[int]]] = {}
+    data, _other = rows(text, len(SUPPORTED_FIELDS))
+    for uuid, memory_text, graphics_text in data:
+        memory, graphics = values.integer(memory_text), values.integer(graphics_text)
+        if memory is not None and graphics is not None:
+            supported.setdefault(uuid, {}).setdefault(memory, []).append(graphics)
+    return {
+        uuid: {memory: sorted(set(steps), reverse=True) for memory, steps in table.items()}
+        for uuid, table in supported.items()
+    }
+
+
+def _gpu(row: dict[str, str], supported: dict[int, list[int]]) -> Gpu:
+    graphics = values.integer(row["clocks.applications.graphics"])
+    return {
+        "index": values.integer(row["index"]),
+        "uuid": values.word(row["uuid"]),
+        "pci_bus_id": values.bus_id(row["pci.bus_id"]),
+        "name": values.word(row["name"]),
+        "architecture": None,
+        "serial": values.word(row["serial"]),
+        "vbios_version": values.word(row["vbios_version"]),
+        "minor_number": None,
+        "persistence": values.flag(row["persistence_mode"]),
+        "mig": {
+            "current": values.flag(row["mig.mode.current"]),
+            "pending": values.flag(row["mig.mode.pending"]),
+            "devices": [],
+        },
+        "memory_mib": {
+            **{part: values.integer(row[f"memory.{part}"]) for part in ("total", "used", "free")},
+            "reserved": None,
+        },
+        "clocks_mhz": _clocks(row),
+        "application_clocks": application_state(row["clocks.applications.graphics"], graphics),
+        "best_clocks_mhz": best_clocks(supported),
+        "supported_clocks_mhz": supported,
+        "power_w": _power(row),
+        "temperature_c": {"gpu": values.integer(row["temperature.gpu"]), "memory": None},
+        "utilization_percent": {"gpu": values.integer(row["utilization.gpu"]), "memory": None},
+        **_health(row),
+        "performance_state": values.word(row["pstate"]),
+        "compute_mode": values.word(row["compute_mode"]),
+        "faults": sorted({text for text in map(values.fault, row.values()) if text}),
+    }
+
+
+def _clocks(row: dict[str, str]) -> dict[str, dict[str, int | None]]:
+    kinds = {"current": "current", "application": "applications", "default_application": "default_applications"}
+    clocks = {
+        kind: {part: values.integer(row[f"clocks.{name}.{part}"]) for part in ("memory", "graphics")}
+        for kind, name in {**kinds, "max": "max"}.items()
+    }
+    for kind in ("current", "max"):
+        clocks[kind]["sm"] = values.integer(row[f"clocks.{kind}.sm"])
+    return clocks
+
+
+def _power(row: dict[str, str]) -> dict[str, float | None]:
+    names = {
+        "draw": "power.draw",
+        "limit": "power.limit",
+        "enforced_limit": "enforced.power.limit",
+        "default_limit": "power.default_limit",
+        "min_limit": "power.min_limit",
+        "max_limit": "power.max_limit",
+    }
+    return {key: values.number(row[name]) for key, name in names.items()}
+
+
+def _health(row: dict[str, str]) -> dict[str, t.Any]:
+    """Return the blocks that this short query leaves open."""
+    counters = [f"{since}_{kind}" for since in ("volatile", "aggregate") for kind in ("corrected", "uncorrected")]
+    return {
+        "ecc": {
+            "current": values.flag(row["ecc.mode.current"]),
+            "pending": values.flag(row["ecc.mode.pending"]),
+            **dict.fromkeys(counters),
+        },
+        "remapped_rows": dict.fromkeys(("correctable", "uncorrectable", "pending", "failure")),
+        "retired_pages": dict.fromkeys(("single_bit", "double_bit", "pending")),
+        "throttle_reasons": [],
+        "fabric": dict.fromkeys(("state", "status")),
+        "pcie": dict.fromkeys(("generation", "generation_max", "width", "width_max")),
+    }

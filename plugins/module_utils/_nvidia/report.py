@@ -1,0 +1,63 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""What is known about the GPUs of a machine, however it was read."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import values
+
+Gpu = t.Dict[str, t.Any]  # noqa: UP006 - evaluated at run time, also on Python 3.9
+
+
+class ParseError(Exception):
+    """The output is not what nvidia-smi prints."""
+
+
+class Report(t.NamedTuple):
+    """The machine as nvidia-smi sees it."""
+
+    driver_version: str | None
+    cuda_version: str | None
+    attached: int | None
+    gpus: list[Gpu]
+    lost: list[dict[str, t.Any]]
+    notes: list[str]
+    source: str
+
+
+# "... for GPU 0000:0A:00.0: GPU is lost" of old drivers, "... for GPU3: 0000:0A:00.0: Unknown Error" of new ones.
+_LOST = "unable to determine the device handle for gpu"
+
+
+def split_notes(lines: t.Iterable[str]) -> tuple[list[dict[str, t.Any]], list[str]]:
+    """Sort lines that are not data into lost GPUs and other notes (warnings)."""
+    lost, notes = [], []
+    for line in filter(None, (line.strip() for line in lines)):
+        if line.lower().startswith(_LOST):
+            addresses = values.bus_ids(line)
+            reason = line.rsplit(":", 1)[-1].strip()
+            lost.append({"pci_bus_id": addresses[0] if addresses else None, "reason": reason})
+        else:
+            notes.append(line)
+    return lost, notes
+
+
+def best_clocks(supported: dict[int, list[int]]) -> dict[str, int] | None:
+    """Return the highest supported pair: the highest memory clock, and the highest graphics clock that goes with it."""
+    usable = {memory: graphics for memory, graphics in supported.items() if graphics}
+    if not usable:
+        return None
+    memory = max(usable)
+    return {"memory": memory, "graphics": max(usable[memory])}
+
+
+def application_state(text: str | None, clock: int | None) -> str:
+    """Tell what application clocks are on this GPU and driver: available, deprecated or unsupported."""
+    if values.is_deprecated(text):
+        return "deprecated"
+    return "unsupported" if clock is None else "available"

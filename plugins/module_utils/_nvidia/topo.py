@@ -1,0 +1,105 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+Parse nvidia-smi topo -m: links between GPUs and adapters, and the CPUs beside each GPU.
+
+The tool writes ANSI codes even into a pipe. Cells stand between tabs, but pasted copies have blanks, and a wide table
+may lose the tab between two cells. Columns behind the links depend on the age of the driver, and rows of adapters end
+early.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import values
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import ParseError
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_LINK = re.compile(r"\s*(NV[0-9]+|PIX|PXB|PHB|NODE|SYS|SOC|X)")
+_LEGEND = re.compile(r"\s*(NIC[0-9]+): (\S+)\s*")
+_TAIL = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+
+Topology = t.Dict[str, t.List[t.Dict[str, t.Any]]]  # noqa: UP006 - evaluated at run time, also on Python 3.9
+
+
+def parse(text: str) -> Topology:
+    """Return the GPUs and adapters of the table; CPUs and NUMA nodes as the tool writes them."""
+    lines = _ANSI.sub("", text).splitlines()
+    place, names, columns = _header(lines)
+    _refuse_lost(lines[place + 1 :], names, columns)
+    devices = {match.group(1): match.group(2) for match in map(_LEGEND.fullmatch, lines) if match}
+    found = [row for row in (_row(line, names, columns) for line in lines[place + 1 :]) if row]
+    return {
+        "gpus": [{"index": int(row["name"][3:]), **row} for row in found if _is_gpu(row["name"])],
+        "nics": [
+            {"name": row["name"], "device": devices.get(row["name"], row["name"]), "links": row["links"]}
+            for row in found
+            if not _is_gpu(row["name"])
+        ],
+    }
+
+
+def _refuse_lost(lines: list[str], names: list[str], columns: list[str]) -> None:
+    """Refuse a table whose rows are not those of its header: a row that cannot be read is no GPU less."""
+    found = [row["name"] for row in (_row(line, names, columns) for line in lines) if row]
+    rows = [line.split(None, 1)[0] for line in lines if _is_row(line)]
+    for fault, odd in (
+        ("has no readable row of", [name for name in names if name not in found]),
+        ("has two rows of", [name for name in names if found.count(name) > 1]),
+        ("has no column of", [name for name in rows if name not in names]),
+    ):
+        if odd:
+            raise ParseError(f"the table of nvidia-smi topo -m {fault} {', '.join(dict.fromkeys(odd))}")
+
+
+def _header(lines: list[str]) -> tuple[int, list[str], list[str]]:
+    for place, line in enumerate(lines):
+        before, mark, _after = line.partition(_TAIL[0])
+        if mark and "GPU" in before:
+            return place, before.split(), [column for column in _TAIL if column in line]
+    said = next((line.strip() for line in lines if line.strip()), "")
+    raise ParseError(f"nvidia-smi topo -m printed no table: {said[:200]!r}")
+
+
+def _row(line: str, names: list[str], columns: list[str]) -> dict[str, t.Any] | None:
+    """Return one row, or nothing for a line that is none; words of the links are read one by one, tab or not."""
+    words = line.split(None, 1)
+    if len(words) < 2 or words[0] not in names or line[:1].isspace():
+        return None
+    rest, links = words[1], {}
+    for name in names:
+        match = _LINK.match(rest)
+        if not match:
+            return None
+        rest = rest[match.end() :]
+        links[name] = match.group(1)
+    tail = _tail(rest, columns)
+    others = {name: link for name, link in links.items() if link != "X"}
+    return {
+        "name": words[0],
+        "links": others,
+        "cpus": tail.get("CPU Affinity"),
+        "numa_nodes": tail.get("NUMA Affinity"),
+        "gpu_numa_node": tail.get("GPU NUMA ID"),
+    }
+
+
+def _tail(rest: str, columns: list[str]) -> dict[str, str | None]:
+    """Match what stands behind the links: by position between tabs, in order between blanks."""
+    cells = [cell.strip() for cell in rest.split("\t")[1:]] if "\t" in rest else rest.split()
+    if "\t" in rest and len(cells) > 2:
+        cells = [*cells[:2], *[cell for cell in cells[2:] if cell]]  # an empty field precedes the last column
+    return {column: values.word(cell) for column, cell in zip(columns, cells)}
+
+
+def _is_row(line: str) -> bool:
+    return re.match(r"(GPU|NIC)[0-9]", line) is not None
+
+
+def _is_gpu(name: str) -> bool:
+    return re.fullmatch(r"GPU[0-9]{1,4}", name) is not None

@@ -1,0 +1,101 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Hold nodes of Slurm for as long as a module works with them."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import shutil
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import job as slurm_job
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run, interrupt
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ALLOCATION: dict[str, t.Any] = {
+    "name": {"type": "str", "default": "gpucluster"},
+    "job_id": {"type": "int"},
+    "partition": {"type": "str"},
+    "exclusive": {"type": "bool", "default": True},
+    "time_limit": {"type": "int", "default": 15},
+    "pending_timeout": {"type": "int", "default": 120},
+    "submit_options": {"type": "dict", "default": {}},
+}
+
+
+def slurm() -> slurm_job.Slurm:
+    """Return Slurm as the module reaches it."""
+    return slurm_job.Slurm(runner())
+
+
+def runner() -> slurm_job.Runner:
+    """Return how the module starts commands of Slurm; one that is not there is an error that names it."""
+
+    def run(args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
+        code, out, err = bounded_run.feeding_runner(seconds(args))(args, data)
+        # A step ends with the same status where the nodes lack its program.
+        if code == bounded_run.MISSING and shutil.which(args[0]) is None:
+            raise slurm_job.SlurmError(f"{err} on {platform.node()}. Run this where Slurm's commands are")
+        return code, out, err
+
+    return run
+
+
+def seconds(args: t.Sequence[str]) -> float:
+    """Return how long a command may take; one that timeout(1) ends gets a minute more than that."""
+    return float(args[2]) + bounded_run.ASK if args[0] == "timeout" else bounded_run.CHANGE
+
+
+def submit_options(params: dict[str, t.Any], nodes: t.Sequence[str] | None, count: int | None) -> list[str]:
+    """Return the options of sbatch. A list of nodes without a name is refused: the job could run anywhere."""
+    if nodes is not None and not nodes:
+        raise slurm_job.SlurmError("the list of nodes is empty; a job without it could run on nodes that nobody named")
+    named = {
+        "job_name": params["name"],
+        "nodes": str(count or len(nodes or ()) or 1),
+        "nodelist": ",".join(nodes) if nodes else None,
+        "partition": params["partition"],
+        "exclusive": params["exclusive"],
+        "time": str(params["time_limit"]),
+        "no_kill": True,
+        # Where the prolog of a job fails that must not be requeued, slurmd 24.11 tells the controller so every 15
+        # seconds for ever, and each time the node is drained again, whoever mended it. A job that was requeued is
+        # cancelled instead.
+        "requeue": True,
+    }
+    return slurm_job.options({**named, **params["submit_options"]})
+
+
+@contextlib.contextmanager
+def allocation(
+    slurm: slurm_job.Slurm,
+    params: dict[str, t.Any],
+    nodes: t.Sequence[str] | None = None,
+    count: int | None = None,
+) -> Iterator[slurm_job.Job]:
+    """Give a running job that holds the nodes; what was submitted for it is gone afterwards, whatever happens."""
+    with interrupt.cleaned_up(lambda: slurm.cancel(slurm.submitted)):
+        try:
+            number = params["job_id"]
+            if not number:
+                seconds = 60 * params["time_limit"]
+                chosen = [*submit_options(params, nodes, count), "--output=/dev/null", "--chdir=/"]
+                number = slurm.submit(chosen, slurm_job.holder(seconds))
+            job = slurm.wait_started(number, params["pending_timeout"], poll=0.5)
+            if job.ended:
+                raise slurm_job.SlurmError(
+                    f"job {number} ended before it could be used: it is {job.state} {job.reason}"
+                )
+            yield job
+        except slurm_job.SlurmError as exc:
+            # What Slurm says about the job, such as CANCELLED, is not why: that is what it says about the nodes.
+            lost = slurm.lost_nodes(nodes or [])
+            raise type(exc)("; ".join([str(exc), *(f"{name} is {text}" for name, text in lost.items())])) from exc
+        finally:
+            slurm.cancel(slurm.submitted)

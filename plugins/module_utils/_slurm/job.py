@@ -1,0 +1,316 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+Submit, wait for, use and cancel Slurm jobs. Every process start goes through the injected runner.
+
+Steps run attached (C(srun) inside an allocation), so that their output comes back through Slurm:
+no folder has to be shared.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import nodes as slurm_nodes
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    Runner = Callable[[Sequence[str], t.Optional[str]], tuple[int, str, str]]
+
+WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED"}
+ACTIVE = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
+
+_REASONS = {
+    "BadConstraints": "no node can ever satisfy what the job asks for",
+    "BeginTime": "its start time has not come yet",
+    "Dependency": "it waits for another job",
+    "InvalidAccount": "the account is not known; set another one",
+    "InvalidQOS": "the QOS is not known; set another one",
+    "JobHeldAdmin": "an administrator holds it",
+    "JobHeldUser": "its user holds it",
+    "JobHoldMaxRequeue": "it was requeued too often",
+    "Licenses": "it waits for licences",
+    "Nodes_required_for_job_are_DOWN": "nodes that it needs are down, drained or reserved; 'sinfo -R' says why",
+    "NodeDown": "a node that it needs is down",
+    "PartitionConfig": "the partition does not allow such a job",
+    "PartitionDown": "the partition is down; 'scontrol update partitionname=... state=up' opens it",
+    "PartitionInactive": "the partition is inactive",
+    "PartitionNodeLimit": "the partition does not allow so many nodes, or nodes of it are down or drained",
+    "PartitionTimeLimit": "the time limit is above that of the partition",
+    "Prolog": "the prolog still runs on its nodes",
+    "Priority": "other jobs come first",
+    "ReqNodeNotAvail": "a node that it names is down, drained or reserved",
+    "Reservation": "it waits for its reservation",
+    "Resources": "the nodes are busy with other jobs",
+}
+
+
+class SlurmError(Exception):
+    """A command of Slurm failed or printed something that this code does not understand."""
+
+
+class NeverStartedError(SlurmError):
+    """The job did not start in time and was cancelled."""
+
+
+class TookTooLongError(SlurmError):
+    """The job did not end in time and was cancelled."""
+
+
+class Job(t.NamedTuple):
+    """What Slurm says about a job."""
+
+    id: int
+    state: str
+    reason: str
+    nodes: str
+    exit_code: int
+    output: str | None = None
+    restarts: int = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the job has not started yet."""
+        return self.state in WAITING
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job is over."""
+        return self.state not in WAITING | ACTIVE
+
+
+class Step(t.NamedTuple):
+    """One command inside an allocation; O(limit) in seconds."""
+
+    name: str
+    nodes: tuple[str, ...]
+    options: tuple[str, ...]
+    command: tuple[str, ...]
+    limit: int
+
+
+class Result(t.NamedTuple):
+    """What a step left behind; exit status 124 means that it took too long, O(lost) that its job was gone, and how."""
+
+    step: Step
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+    lost: str = ""
+
+
+class Slurm:
+    """The few calls that running a job needs. Jobs that it submitted are in O(submitted)."""
+
+    def __init__(
+        self,
+        run: Runner,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._run = run
+        self._clock = clock
+        self._sleep = sleep
+        self.submitted: list[int] = []
+
+    def submit(self, options: Sequence[str], script: str) -> int:
+        """Submit a batch script and return the number of the job."""
+        out = self._call(["sbatch", "--parsable", *options], script)
+        match = re.search(r"^(\d+)(?:;\S+)?\s*$", out, re.MULTILINE)
+        if not match:
+            raise SlurmError(f"sbatch printed no job number: {out.strip()!r}")
+        self.submitted.append(int(match.group(1)))
+        return self.submitted[-1]
+
+    def job(self, number: int) -> Job:
+        """Return the state of a job, also when Slurm keeps it only in the accounting."""
+        code, out, err = self._run(["scontrol", "--oneliner", "show", "job", str(number)], None)
+        if code == 0 and "JobState=" in out:
+            return _job(number, out)
+        code, recorded, _error = self._run(
+            [
+                "sacct",
+                "--noheader",
+                "--allocations",
+                "--parsable2",
+                f"--jobs={number}",
+                "--format=State,ExitCode,NodeList",
+            ],
+            None,
+        )
+        fields = recorded.strip().split("|")
+        if code != 0 or len(fields) < 3:
+            raise SlurmError(f"Slurm does not know job {number}: {(err or out).strip()}")
+        return Job(number, fields[0].split(" ")[0], "", fields[2], _exit_code(fields[1]))
+
+    def wait_started(self, number: int, seconds: float, poll: float = 1.0) -> Job:
+        """Wait until a job has started; one that does not is cancelled, and the error says what held it."""
+        deadline = self._clock() + seconds
+        while True:
+            job = self.job(number)
+            if not job.waiting:
+                return job
+            if job.restarts:
+                self.cancel([number])
+                raise NeverStartedError(f"job {number} was put back into the queue and was cancelled")
+            if self._clock() >= deadline:
+                self.cancel([number])
+                raise NeverStartedError(
+                    f"job {number} did not start within {seconds:.0f} s and was cancelled; "
+                    f"Slurm's reason is {job.reason or 'none'}: {explain(job.reason)}"
+                )
+            self._sleep(poll)
+
+    def wait_finished(self, number: int, seconds: float, poll: float = 1.0) -> Job:
+        """Wait until a job is over; one that takes too long is cancelled."""
+        deadline = self._clock() + seconds
+        while True:
+            job = self.job(number)
+            if job.ended:
+                return job
+            if self._clock() >= deadline:
+                self.cancel([number])
+                raise TookTooLongError(f"job {number} was still {job.state} after {seconds:.0f} s and was cancelled")
+            self._sleep(poll)
+
+    def named(self, name: str) -> list[int]:
+        """Return the user's own jobs of a name that are not over."""
+        out = self._call(["squeue", "--me", "--noheader", f"--name={name}", "--format=%A"])
+        return sorted({int(line) for line in out.split()})
+
+    def cancel(self, numbers: Iterable[int]) -> None:
+        """Cancel jobs; one that is over is no error."""
+        wanted = [str(number) for number in numbers]
+        if wanted:
+            self._run(["scancel", "--quiet", *wanted], None)
+
+    def hostnames(self, expression: str) -> list[str]:
+        """Return the names behind C(gpu[1-4,7])."""
+        if not expression:
+            return []
+        return self._call(["scontrol", "show", "hostnames", expression]).split()
+
+    def lost_nodes(self, names: Sequence[str]) -> dict[str, str]:
+        """Return those nodes that get no more jobs, each with its state and Slurm's reason; none if Slurm is silent."""
+        if not names:
+            return {}
+        wanted = ["--noheader", f"--nodes={','.join(names)}", f"--format={slurm_nodes.FORMAT}"]
+        code, out, _err = self._run(["sinfo", "--Node", *wanted], None)
+        return {node.name: node.condition for node in slurm_nodes.parse(out) if node.lost} if code == 0 else {}
+
+    def step(self, number: int, step: Step) -> Result:
+        """Run one step inside an allocation."""
+        begin = self._clock()
+        code, out, err = self._run(
+            [
+                *("timeout", "--kill-after=10", str(step.limit)),
+                *("srun", f"--jobid={number}", "--overlap", "--kill-on-bad-exit=1", f"--nodes={len(step.nodes)}"),
+                *(f"--nodelist={','.join(step.nodes)}", f"--job-name={step.name}", *step.options, *step.command),
+            ],
+            None,
+        )
+        seconds = self._clock() - begin
+        return Result(step, code, out, err, seconds, self._lost(number) if code else "")
+
+    def steps(self, number: int, steps: Sequence[Step], parallel: int = 64) -> list[Result]:
+        """
+        Run steps, those that share no node at the same time; results come in the order of the steps.
+
+        Once the job is gone, no further step is started.
+        """
+        results: dict[int, Result] = {}
+        for wave in waves(steps):
+            lost = next((result.lost for result in results.values() if result.lost), "")
+            if lost:
+                results.update({place: Result(steps[place], 1, "", "", 0.0, lost) for place in wave})
+                continue
+            with ThreadPoolExecutor(max_workers=max(1, min(parallel, len(wave)))) as pool:
+                found = pool.map(lambda place: self.step(number, steps[place]), wave)
+                results.update(zip(wave, found))
+        return [results[place] for place in range(len(steps))]
+
+    def _lost(self, number: int) -> str:
+        """Return why no step of the job can run, whatever its nodes are like; empty if it can."""
+        try:
+            state = self.job(number).state
+        except SlurmError as exc:
+            return str(exc)
+        return "" if state == "RUNNING" else f"job {number} was {state}"
+
+    def _call(self, args: Sequence[str], data: str | None = None) -> str:
+        """Run a command and return what it prints."""
+        code, out, err = self._run(args, data)
+        if code != 0:
+            raise SlurmError(f"{args[0]} exited {code}: {(err or out).strip()}")
+        return out
+
+
+def waves(steps: Sequence[Step]) -> list[list[int]]:
+    """Return the places of the steps, sorted into waves in which no node is used twice."""
+    found: list[list[int]] = []
+    busy: list[set[str]] = []
+    for place, step in enumerate(steps):
+        nodes = set(step.nodes)
+        last = max((number for number, taken in enumerate(busy) if taken & nodes), default=-1)
+        if last + 1 == len(found):
+            found.append([])
+            busy.append(set())
+        found[last + 1].append(place)
+        busy[last + 1] |= nodes
+    return found
+
+
+def options(params: dict[str, t.Any]) -> list[str]:
+    """Return options of sbatch for those parameters that are set; Slurm's names, C(_) for C(-)."""
+    given = []
+    for name, value in params.items():
+        if value is None or value is False or value in ("", []):
+            continue
+        text = ",".join(value) if isinstance(value, (list, tuple)) else value
+        option = f"--{name.replace('_', '-')}"
+        given.append(option if value is True else f"{option}={text}")
+    return given
+
+
+def explain(reason: str) -> str:
+    """Return in words why Slurm holds a job."""
+    name = reason.split(",")[0].split(":")[0].strip("()")
+    if name in _REASONS:
+        return _REASONS[name]
+    if name.startswith(("Assoc", "QOS")):
+        return "a limit of the account or QOS is reached"
+    return "'scontrol show job' says more"
+
+
+def holder(seconds: int) -> str:
+    """Return a batch script that holds an allocation for steps."""
+    return f"#!/bin/sh\nexec sleep {seconds}\n"
+
+
+def _job(number: int, text: str) -> Job:
+    """Return a job as scontrol prints it on one line."""
+    fields = dict(re.findall(r"(?:^|\s)(\w+)=(\S*)", text.splitlines()[0]))
+    nodes = fields.get("NodeList", "")
+    return Job(
+        id=number,
+        state=fields["JobState"],
+        reason="" if fields.get("Reason") in (None, "None") else fields["Reason"],
+        nodes="" if nodes == "(null)" else nodes,
+        exit_code=_exit_code(fields.get("ExitCode", "0:0")),
+        output=fields.get("StdOut"),
+        restarts=int(fields.get("Restarts", 0)),
+    )
+
+
+def _exit_code(text: str) -> int:
+    """Return the status of C(3:0), and 128 and the signal of C(0:9)."""
+    code, _colon, signal = text.partition(":")
+    return int(code) or (128 + int(signal) if int(signal or 0) else 0)

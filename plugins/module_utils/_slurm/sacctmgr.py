@@ -1,0 +1,125 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+Read and change Slurm's accounting through the sacctmgr command.
+
+Its parsable output with named columns has the same form from 22.05 on, other than its JSON, so that is what is read.
+B(WOPLimits) shows what an association has of its own and not what it inherits.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import limits
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm.accounts import Accounting
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm.accounts import Settings
+
+    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+
+_ASSOCIATION = ("Account", "User", "Partition", "ParentName", "Share", "DefaultQOS", "QOS")
+_QOS = ("Name", "Priority", "Preempt", "PreemptMode", "Flags")
+_LISTS = ("QOS", "Preempt", "Flags")
+
+
+class SacctmgrError(Exception):
+    """sacctmgr failed or printed something this code does not understand."""
+
+
+class Sacctmgr:
+    """A thin, stateless wrapper; every process start goes through the injected runner."""
+
+    def __init__(self, run: Runner, executable: str = "sacctmgr") -> None:
+        self._run = run
+        self._executable = executable
+
+    def read(self, cluster: str) -> Accounting:
+        """Return what the accounting of a cluster holds."""
+        result = Accounting(tres=self._tres())
+        clusters = [row[0] for row in self._rows("cluster", ("Cluster",))]
+        if cluster not in clusters:
+            known = ", ".join(clusters) or "none"
+            raise SacctmgrError(
+                f"the accounting knows no cluster {cluster!r} (known: {known}); "
+                "a slurmctld with that ClusterName has to run once"
+            )
+        for row in self._rows("qos", (*_QOS, *_columns(limits.QOS), "Descr")):
+            name, rest = row[0], row[1:]
+            names = (*_QOS[1:], *(limit.name for limit in limits.limits(limits.QOS)), "Description")
+            result.qos[name] = _settings(dict(zip(names, rest)), limits.QOS)
+        self._read_associations(cluster, result)
+        for name, organization, description in self._rows("account", ("Account", "Organization", "Descr")):
+            words = {"Organization": organization, "Description": description}
+            if name in result.accounts:
+                result.accounts[name].update(words)
+            else:
+                result.elsewhere[name] = words
+        for name, default, level in self._rows("user", ("User", "DefaultAccount", "AdminLevel")):
+            result.users[name] = {"DefaultAccount": default, "AdminLevel": level}
+        return result
+
+    def change(self, arguments: Sequence[str]) -> None:
+        """Make one change without a question."""
+        rc, stdout, stderr = self._run([self._executable, "-i", *arguments])
+        if rc != 0:
+            raise SacctmgrError(f"sacctmgr {' '.join(arguments)} exited {rc}: {_message(stdout, stderr)}")
+
+    def _read_associations(self, cluster: str, result: Accounting) -> None:
+        """Note accounts and the users in them."""
+        names = (*_ASSOCIATION[3:], *(limit.name for limit in limits.limits(limits.ASSOCIATION)))
+        columns = (*_ASSOCIATION, *_columns(limits.ASSOCIATION))
+        for row in self._rows("assoc", columns, "WOPLimits", f"cluster={cluster}"):
+            account, user, partition = row[:3]
+            values = dict(zip(names, row[3:]))
+            values["Parent"], values["Fairshare"] = values.pop("ParentName"), values.pop("Share")
+            settings = _settings(values, limits.ASSOCIATION)
+            if user:
+                result.associations[user, account, partition] = settings
+            else:
+                result.accounts[account] = settings
+
+    def _tres(self) -> frozenset[str]:
+        """Return the names of the TRES that are recorded."""
+        rows = self._rows("tres", ("Type", "Name"))
+        return frozenset("/".join(filter(None, row)) for row in rows)
+
+    def _rows(self, entity: str, columns: Sequence[str], *conditions: str) -> list[list[str]]:
+        """Return the rows of a listing; only the last column may hold the separator."""
+        arguments = ["-n", "-P", "show", entity, *conditions, f"format={','.join(columns)}"]
+        rc, stdout, stderr = self._run([self._executable, *arguments])
+        if rc != 0:
+            raise SacctmgrError(f"sacctmgr show {entity} exited {rc}: {_message(stdout, stderr)}")
+        rows = [line.split("|", len(columns) - 1) for line in stdout.splitlines() if line.strip()]
+        for row in rows:
+            if len(row) != len(columns):
+                raise SacctmgrError(f"unexpected line from sacctmgr show {entity}: {'|'.join(row)!r}")
+        return rows
+
+
+def _columns(table: dict[str, limits.Limit]) -> list[str]:
+    """Return the columns that show the limits of a table."""
+    return [limit.column for limit in limits.limits(table)]
+
+
+def _settings(values: dict[str, str], table: dict[str, limits.Limit]) -> Settings:
+    """Return values as they are compared."""
+    settings: Settings = {}
+    for name, value in values.items():
+        limit = table.get(name.lower())
+        if limit:
+            settings[name] = limits.parse(limit, value)
+        else:
+            settings[name] = frozenset(filter(None, value.split(","))) if name in _LISTS else value
+    return settings
+
+
+def _message(stdout: str, stderr: str) -> str:
+    """Return what sacctmgr says of its failure on one line."""
+    return " ".join(f"{stderr} {stdout}".split())

@@ -1,0 +1,130 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""What is on the disks of a machine: read only, through lsblk, blkid and mdadm."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
+
+COLUMNS = "NAME,TYPE,SIZE,RO,MODEL,MOUNTPOINT"
+HEAD_BYTES = 1024 * 1024
+
+
+class Disk(t.NamedTuple):
+    """A disk or an array."""
+
+    path: str
+    type: str = "disk"
+    size: int = 0
+    model: str = ""
+    content: str = ""  # type of what it holds, such as ext4 or linux_raid_member; empty: nothing
+    label: str = ""
+    uuid: str = ""
+    mountpoints: tuple[str, ...] = ()  # its own and those of everything on it
+    children: tuple[str, ...] = ()  # types of what is directly on it: part, raid0 ...
+    array: str = ""  # the array that holds it
+    idle: bool = False  # that array does not run, as after a boot without one of its members
+
+    def __str__(self) -> str:
+        """Return what a message says of it."""
+        return f"{self.path} ({self.size / 1e9:.1f} GB{', ' + self.model if self.model else ''})"
+
+
+class Array(t.NamedTuple):
+    """What the superblock of a member says of its array."""
+
+    name: str
+    uuid: str
+    level: str
+    devices: int
+
+
+def disks(machine: Machine) -> list[Disk]:
+    """Return all disks as lsblk lists them, without their content."""
+    rc, out, err = machine.run(["lsblk", "--json", "--bytes", "--paths", "--output", COLUMNS])
+    if rc != 0:
+        raise StorageError(f"lsblk exited {rc}: {err.strip()}")
+    return [_disk(entry, _holders(machine, entry["name"])) for entry in json.loads(out)["blockdevices"]]
+
+
+def _holders(machine: Machine, path: str) -> list[str]:
+    """Return the arrays that hold a disk; lsblk may leave out one that does not run."""
+    names = machine.entries(f"/sys/block/{path.rpartition('/')[2]}/holders") or []
+    return [f"/dev/{name}" for name in names if name.startswith("md")]
+
+
+def _disk(entry: dict[str, t.Any], holders: list[str]) -> Disk:
+    children = entry.get("children") or []
+    sizes = {child["name"]: int(child.get("size") or 0) for child in children}
+    arrays = [child["name"] for child in children if str(child["type"]).startswith("raid")] or holders
+    return Disk(
+        path=entry["name"],
+        type=entry["type"],
+        size=int(entry.get("size") or 0),
+        model=str(entry.get("model") or "").strip(),
+        mountpoints=tuple(_mountpoints(entry)),
+        children=tuple(str(child["type"]) for child in children),
+        array=arrays[0] if arrays else "",
+        idle=bool(arrays) and not sizes.get(arrays[0]),
+    )
+
+
+def _mountpoints(entry: dict[str, t.Any]) -> t.Iterator[str]:
+    if entry.get("mountpoint"):
+        yield entry["mountpoint"]
+    for child in entry.get("children") or []:
+        yield from _mountpoints(child)
+
+
+def local_drives(found: list[Disk], exclude_models: t.Sequence[str]) -> list[Disk]:
+    """Return the NVMe drives whose model is not excluded, by name."""
+    drives = [disk for disk in found if disk.type == "disk" and disk.path.startswith("/dev/nvme")]
+    return sorted((disk for disk in drives if not _excluded(disk, exclude_models)), key=lambda disk: disk.path)
+
+
+def _excluded(disk: Disk, models: t.Sequence[str]) -> bool:
+    return any(model.lower() in disk.model.lower() for model in models)
+
+
+def with_content(machine: Machine, disk: Disk) -> Disk:
+    """Return a disk with what it holds; blkid reads the device itself, not a cache."""
+    rc, out, err = machine.run(["blkid", "--probe", "--output", "export", disk.path])
+    if rc == 8:
+        return disk._replace(content="several file systems at once")
+    if rc == 2:
+        blank = not machine.head(disk.path, HEAD_BYTES).strip(b"\0")
+        return disk._replace(content="" if blank else "data of no known form")
+    if rc != 0:
+        raise StorageError(f"blkid exited {rc} on {disk.path}: {err.strip()}")
+    values = pairs(out)
+    content = values.get("TYPE") or f"a {values.get('PTTYPE', 'strange')} partition table"
+    return disk._replace(content=content, label=values.get("LABEL", ""), uuid=values.get("UUID", ""))
+
+
+def array_of(machine: Machine, path: str) -> Array:
+    """Return what the superblock of one member says."""
+    rc, out, err = machine.run(["mdadm", "--examine", "--export", path])
+    if rc != 0:
+        raise StorageError(f"mdadm cannot read the superblock of {path}: {err.strip()}")
+    values = pairs(out)
+    try:
+        return Array(
+            values["MD_NAME"].rpartition(":")[2], values["MD_UUID"], values["MD_LEVEL"], int(values["MD_DEVICES"])
+        )
+    except (KeyError, ValueError):
+        raise StorageError(f"mdadm says something unexpected of {path}: {out.strip()!r}") from None
+
+
+def pairs(text: str) -> dict[str, str]:
+    """Return lines of the form NAME=value as a mapping; blkid puts a backslash before odd characters."""
+    return {
+        name: value.replace("\\", "")
+        for name, _equals, value in (line.partition("=") for line in text.splitlines())
+        if _equals
+    }

@@ -1,0 +1,254 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""One file system over one or several whole disks, made once and never over anything that is there."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import disks as storage_disks
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import fstab
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.disks import Array, Disk
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
+
+FSTAB = "/etc/fstab"
+MOUNTINFO = "/proc/self/mountinfo"
+# Levels that run on when a member is lost.
+REDUNDANT = ("raid1", "raid5", "raid6", "raid10")
+FORCE = {"xfs": "-f", "ext4": "-F"}
+
+
+class Spec(t.NamedTuple):
+    """A volume as it should be."""
+
+    name: str
+    path: str
+    devices: tuple[str, ...]
+    level: str = "raid0"
+    filesystem: str = "xfs"
+    options: str = "defaults"
+    wipe: tuple[str, ...] = ()
+    rebuild: bool = False
+    mode: str = "0755"
+
+
+class Plan(t.NamedTuple):
+    """What is to be done: programs to run before there is a file system, and whether to make one."""
+
+    steps: tuple[tuple[str, ...], ...]
+    target: str
+    format: bool
+    warnings: tuple[str, ...] = ()
+
+
+def choose(found: list[Disk], count: int, exclude_models: t.Sequence[str]) -> tuple[str, ...]:
+    """Return the drives without partitions if the machine has count drives; a count of 0 takes what there is."""
+    local = storage_disks.local_drives(found, exclude_models)
+    names = [disk.path for disk in local if "part" not in disk.children]
+    if not names:
+        raise StorageError(
+            f"no local NVMe drive found{f', {count} expected' if count else ''}; set scratch_devices, "
+            "or take the machine out of the play"
+        )
+    if count and len(local) != count:
+        raise StorageError(
+            f"{len(local)} local NVMe drives found, {count} expected: {', '.join(map(str, local))}; "
+            "nothing was changed. A drive may be lost; set scratch_drive_count if this machine is right as it is"
+        )
+    return tuple(names)
+
+
+def plan(spec: Spec, disks: list[Disk], arrays: dict[str, Array]) -> Plan:
+    """Return what leads from the disks as they are to the volume, or raise naming the disk that forbids it."""
+    members = [disk for disk in disks if disk.path in arrays and arrays[disk.path].name == spec.name]
+    if len(disks) == 1 and not (members and spec.rebuild):
+        return _plan_single(spec, disks[0])
+    for disk in disks:
+        if disk not in members:
+            _refuse_used(disk, spec)
+    if not members:
+        return Plan((*_wipes(spec, disks), _create(spec, disks)), f"/dev/md/{spec.name}", format=True)
+    return _plan_members(spec, disks, members, arrays[members[0].path])
+
+
+def _plan_single(spec: Spec, disk: Disk) -> Plan:
+    if disk.content == spec.filesystem and disk.label == spec.name:
+        return Plan((), disk.path, format=False)
+    _refuse_used(disk, spec)
+    return Plan(_wipes(spec, [disk]), disk.path, format=True)
+
+
+def _plan_members(spec: Spec, disks: list[Disk], members: list[Disk], array: Array) -> Plan:
+    running = next((disk.array for disk in members if disk.array and not disk.idle), "")
+    complete = len(members) == array.devices == len(disks)
+    if not complete and spec.rebuild:
+        return _rebuild(spec, disks, members)
+    if len(members) < array.devices:
+        lost = (
+            f"the array {spec.name} is made of {array.devices} drives, but only {len(members)} are there: "
+            f"{', '.join(disk.path for disk in members)}"
+        )
+        if not (running and array.level in REDUNDANT):
+            raise StorageError(
+                f"{lost}; nothing was changed. Replace the drive, or set scratch_rebuild: true "
+                "for a new, empty file system over those that are there"
+            )
+        return Plan((), running, format=False, warnings=(f"{lost}; it runs without redundancy",))
+    if not complete:
+        more = ", ".join(disk.path for disk in disks if disk not in members)
+        raise StorageError(
+            f"the array {spec.name} is made of {array.devices} drives, {len(disks)} are given; nothing was changed. "
+            f"Not part of it: {more or 'none'}. Set scratch_rebuild: true for a new, empty file system over all"
+        )
+    if running:
+        return Plan((), running, format=False)
+    step = ("mdadm", "--assemble", f"/dev/md/{spec.name}", f"--uuid={array.uuid}", *(disk.path for disk in members))
+    return Plan((*_stops(members), step), f"/dev/md/{spec.name}", format=False)
+
+
+def _rebuild(spec: Spec, disks: list[Disk], members: list[Disk]) -> Plan:
+    for disk in members:
+        if disk.mountpoints:
+            raise StorageError(
+                f"{disk} is in use at {', '.join(disk.mountpoints)}; unmount it before the array is made anew"
+            )
+    clear = [("mdadm", "--zero-superblock", disk.path) for disk in members]
+    steps = (*_stops(members), *clear, *_wipes(spec, disks))
+    if len(disks) == 1:
+        return Plan(steps, disks[0].path, format=True)
+    return Plan((*steps, _create(spec, disks)), f"/dev/md/{spec.name}", format=True)
+
+
+def _stops(members: list[Disk]) -> list[tuple[str, ...]]:
+    return [("mdadm", "--stop", array) for array in dict.fromkeys(disk.array for disk in members) if array]
+
+
+def _refuse_used(disk: Disk, spec: Spec) -> None:
+    if disk.mountpoints:
+        raise StorageError(f"{disk} is in use at {', '.join(disk.mountpoints)}; it is not touched")
+    if disk.array:
+        raise StorageError(f"{disk} is part of the array {disk.array}; it is not touched")
+    if disk.content and disk.path not in spec.wipe:
+        name = f" named {disk.label}" if disk.label else ""
+        raise StorageError(f"{disk} holds {disk.content}{name}; it is only overwritten if it is named in wipe")
+
+
+def _wipes(spec: Spec, disks: list[Disk]) -> tuple[tuple[str, ...], ...]:
+    return tuple(("wipefs", "--all", disk.path) for disk in disks if disk.path in spec.wipe and disk.content)
+
+
+def _create(spec: Spec, disks: list[Disk]) -> tuple[str, ...]:
+    # The home host "any" lets every machine assemble it under its name, whatever the machine is called by then.
+    head = (
+        "mdadm",
+        "--create",
+        f"/dev/md/{spec.name}",
+        f"--name={spec.name}",
+        "--homehost=any",
+        "--metadata=1.2",
+        "--run",
+    )
+    return (*head, f"--level={spec.level}", f"--raid-devices={len(disks)}", *(disk.path for disk in disks))
+
+
+class Volume:
+    """One volume on one machine."""
+
+    def __init__(self, machine: Machine, spec: Spec, found: list[Disk]) -> None:
+        self._machine = machine
+        self._spec = spec
+        self._table = fstab.Table(machine.read(FSTAB), f"volume {spec.name}")
+        self._live = fstab.mounted(machine.read(MOUNTINFO)).get(spec.path)
+        # wipe may name a disk by another of its names
+        self._spec = spec._replace(wipe=tuple(machine.real_path(path) for path in spec.wipe))
+        by_path = {disk.path: disk for disk in found}
+        self._disks = [self._inspect(by_path, path) for path in sorted(map(machine.real_path, spec.devices))]
+        self._arrays = {
+            disk.path: storage_disks.array_of(machine, disk.path)
+            for disk in self._disks
+            if disk.content == "linux_raid_member"
+        }
+
+    def _inspect(self, by_path: dict[str, Disk], path: str) -> Disk:
+        if path not in by_path:
+            raise StorageError(f"there is no disk {path}; disks of this machine: {', '.join(by_path) or 'none'}")
+        return storage_disks.with_content(self._machine, by_path[path])
+
+    def plan(self) -> Plan:
+        """Return what is to be done, or raise if something forbids it."""
+        planned = plan(self._spec, self._disks, self._arrays)
+        self._refuse_place(planned)
+        if planned.format or planned.steps:
+            return planned
+        content = storage_disks.with_content(self._machine, Disk(planned.target)).content
+        if content and content != self._spec.filesystem:
+            raise StorageError(f"{planned.target} holds {content}, not {self._spec.filesystem}; it is not touched")
+        return planned._replace(format=not content)
+
+    def _refuse_place(self, planned: Plan) -> None:
+        path = self._spec.path
+        line = self._table.others().get(path)
+        if line:
+            raise StorageError(
+                f"{path}: {FSTAB} mounts {line.source} ({line.type}) there already; "
+                "remove that line or choose another path"
+            )
+        if self._live:
+            if planned.format or self._machine.real_path(self._live.source) != self._machine.real_path(planned.target):
+                raise StorageError(
+                    f"{path}: {self._live.source} ({self._live.type}) is mounted there; "
+                    "unmount it or choose another path"
+                )
+        elif [name for name in self._machine.entries(path) or [] if name != "lost+found"]:
+            raise StorageError(f"{path}: the mount point is not empty; move away what it holds or choose another path")
+
+    def text_after(self, uuid: str) -> str:
+        """Return fstab as it should be."""
+        options = ",".join(dict.fromkeys([*self._spec.options.split(","), "nofail", "x-systemd.device-timeout=60s"]))
+        return self._table.text([fstab.Line(f"UUID={uuid}", self._spec.path, self._spec.filesystem, options)])
+
+    def result(self, planned: Plan) -> dict[str, t.Any]:
+        """Return what the module reports, before anything is done."""
+        before = self._machine.read(FSTAB)
+        after = (
+            self.text_after("made with the file system")
+            if planned.format or planned.steps
+            else self.text_after(self._uuid(planned.target))
+        )
+        return {
+            "changed": bool(planned.steps or planned.format or before != after or not self._live),
+            "devices": [disk.path for disk in self._disks],
+            "formatted": planned.format,
+            "diff": {"before_header": FSTAB, "after_header": FSTAB, "before": before, "after": after},
+        }
+
+    def apply(self, planned: Plan) -> None:
+        """Carry out a plan."""
+        for step in planned.steps:
+            self._call(*step)
+        if planned.steps:
+            self._machine.run(["udevadm", "settle", "--timeout=20"])
+        spec = self._spec
+        if planned.format:
+            # Only on a disk found empty, or named to be wiped: an old file system may shine through a new array.
+            self._call(f"mkfs.{spec.filesystem}", FORCE[spec.filesystem], "-q", "-L", spec.name, planned.target)
+        after = self.text_after(self._uuid(planned.target))
+        if after != self._machine.read(FSTAB):
+            self._machine.write(FSTAB, after)
+            self._machine.run(["systemctl", "daemon-reload"])
+        if not self._live:
+            self._machine.make_folder(spec.path)
+            self._call("mount", spec.path)
+        if planned.format:
+            self._call("chmod", spec.mode, spec.path)
+
+    def _uuid(self, target: str) -> str:
+        return storage_disks.with_content(self._machine, Disk(target)).uuid
+
+    def _call(self, *args: str) -> None:
+        rc, out, err = self._machine.run(list(args))
+        if rc != 0:
+            raise StorageError(f"{' '.join(args)} exited {rc}: {(err or out).strip()}")

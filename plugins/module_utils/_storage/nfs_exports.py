@@ -1,0 +1,174 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Bring the exports of an NFS server to a list: folders, one file of exports, and the kernel's table."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+import stat
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
+
+ETAB = "/var/lib/nfs/etab"
+# There while the file may hold what the kernel was not told. A boot removes it, and publishes all.
+PENDING = "/run/gpucluster-nfs-exports-pending"
+HEADER = "# Ansible managed: hpcai.gpucluster.nfs_exports\n"
+
+
+# A client with its options, as exports(5) has it: neither blanks nor brackets inside.
+_CLIENT = re.compile(r"[^\s()#\\\"]+(\([^\s()#\\\"]*\))?")
+
+
+class Export(t.NamedTuple):
+    """One exported folder; owner, group and mode are None where an existing folder is left as it is."""
+
+    path: str
+    clients: tuple[str, ...]
+    owner: str | None = None
+    group: str | None = None
+    mode: str | None = None
+
+    @property
+    def line(self) -> str:
+        """Return its line of the file of exports, which ends where it is meant to end."""
+        wrong = [client for client in self.clients if not _CLIENT.fullmatch(client)]
+        if wrong or re.search(r"\s", self.path):
+            raise StorageError(f"{wrong[0] if wrong else self.path!r} cannot stand in a line of exports")
+        return " ".join([self.path, *self.clients])
+
+
+# The number of a user or group that an earlier task would have made.
+UNKNOWN = -1
+
+
+class Rights(t.NamedTuple):
+    """Who owns a folder and who may use it."""
+
+    uid: int
+    gid: int
+    mode: int
+
+
+class Folders:
+    """The folders of the machine; in check mode their owners may be missing."""
+
+    def __init__(self, check: bool = False) -> None:
+        self._check = check
+
+    def rights(self, path: str) -> Rights | None:
+        """Return the rights of a folder, or None if there is none."""
+        try:
+            found = os.stat(path)  # noqa: PTH116
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISDIR(found.st_mode):
+            raise StorageError(f"{path} is to be exported, but it is not a folder")
+        return Rights(found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode))
+
+    def make(self, path: str, rights: Rights) -> None:
+        """Make a folder, or set the rights of one that is there."""
+        os.makedirs(path, mode=0o755, exist_ok=True)  # noqa: PTH103
+        os.chown(path, rights.uid, rights.gid)
+        os.chmod(path, rights.mode)  # noqa: PTH101  # after chown, which clears setgid
+
+    def uid(self, owner: str) -> int:
+        """Return the number of a user."""
+        try:
+            return int(owner) if owner.isdigit() else pwd.getpwnam(owner).pw_uid
+        except KeyError:
+            if self._check:
+                return UNKNOWN
+            raise StorageError(f"there is no user {owner} on this machine to own an exported folder") from None
+
+    def gid(self, group: str) -> int:
+        """Return the number of a group."""
+        try:
+            return int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
+        except KeyError:
+            if self._check:
+                return UNKNOWN
+            raise StorageError(f"there is no group {group} on this machine to own an exported folder") from None
+
+
+class Plan(t.NamedTuple):
+    """What is to be done."""
+
+    folders: dict[str, tuple[Rights | None, Rights]]
+    before: str
+    after: str
+    publish: bool  # the kernel does not know all of it yet
+
+    @property
+    def changed(self) -> bool:
+        """Tell whether anything is to be done."""
+        return bool(self.folders) or self.before != self.after or self.publish
+
+
+def plan(exports: list[Export], machine: Machine, folders: Folders, file: str) -> Plan:
+    """Compare the folders, the file and the kernel's table with what is wanted."""
+    changes = {}
+    for export in exports:
+        before = folders.rights(export.path)
+        after = _rights(export, before, folders)
+        if before != after:
+            changes[export.path] = (before, after)
+    text = HEADER + "".join(f"{export.line}\n" for export in exports) if exports else ""
+    current = machine.read(file)
+    known = {line.split()[0] for line in machine.read(ETAB).splitlines() if line.strip()}
+    told = current == text and not machine.read(PENDING) and {export.path for export in exports} <= known
+    return Plan(changes, current, text, publish=not told)
+
+
+def _rights(export: Export, before: Rights | None, folders: Folders) -> Rights:
+    rights = before or Rights(0, 0, 0o755)
+    return Rights(
+        uid=rights.uid if export.owner is None else folders.uid(export.owner),
+        gid=rights.gid if export.group is None else folders.gid(export.group),
+        mode=rights.mode if export.mode is None else int(export.mode, 8),
+    )
+
+
+def apply(planned: Plan, machine: Machine, folders: Folders, file: str) -> None:
+    """Carry out a plan."""
+    for path, (_before, after) in planned.folders.items():
+        folders.make(path, after)
+    if planned.publish:
+        machine.write(PENDING, f"{file}\n")
+        if planned.before != planned.after:
+            machine.write(file, planned.after)
+        rc, out, err = machine.run(["exportfs", "-ra"])
+        if rc != 0:
+            raise StorageError(f"exportfs refused {file}: {(err or out).strip()}")
+        machine.remove(PENDING)
+
+
+def elsewhere(exports: list[Export], machine: Machine) -> list[str]:
+    """Return the paths that /etc/exports names too, whose options then mix with ours."""
+    named = {
+        line.split()[0]
+        for line in machine.read("/etc/exports").splitlines()
+        if line.strip() and not line.startswith("#")
+    }
+    return sorted(named & {export.path for export in exports})
+
+
+def diff(planned: Plan, file: str) -> list[dict[str, str]]:
+    """Return what diff mode shows."""
+    parts = [{"before_header": file, "after_header": file, "before": planned.before, "after": planned.after}]
+    for path, (before, after) in planned.folders.items():
+        parts.append({"before_header": path, "after_header": path, "before": _shown(before), "after": _shown(after)})
+    return parts
+
+
+def _shown(rights: Rights | None) -> str:
+    if not rights:
+        return "absent\n"
+    owner, group = ("not there yet" if number == UNKNOWN else number for number in (rights.uid, rights.gid))
+    return f"owner {owner}, group {group}, mode {rights.mode:04o}\n"

@@ -1,0 +1,31 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Can the running kernel mount, or serve, a network file system? A container often cannot."""
+
+from __future__ import annotations
+
+import typing as t
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine
+
+NAMES = {
+    "nfs": "mount NFS",
+    "nfs4": "mount NFS",
+    "lustre": "mount Lustre (bring an image with the Lustre client)",
+    "nfsd": "serve NFS",
+}
+
+
+def missing(machine: Machine, module: str, load: bool = True) -> str:
+    """Return in one sentence why the kernel lacks a file system; empty if it has it or can load it."""
+    if module in machine.read("/proc/filesystems").split():
+        return ""
+    rc, out, err = machine.run(["modprobe", *([] if load else ["--dry-run"]), "nfs" if module == "nfs4" else module])
+    if rc == 0:
+        return ""
+    reason = (err or out).strip().splitlines()
+    return f"the kernel of this machine cannot {NAMES[module]}: {reason[-1] if reason else 'modprobe failed'}"

@@ -1,0 +1,265 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Requests to Azure Resource Manager and what can be wrong with the answers."""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+from urllib.parse import urlencode, urlsplit
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import pipeline
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import (
+    BrokenAnswerError,
+    NoAnswerError,
+    Redactor,
+    RequestError,
+    ThrottledError,
+    plain,
+)
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import (
+    CLOUDS,
+    AzureInventoryError,
+    Cloud,
+    ConfigError,
+)
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.deadline import Deadline, Open
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import Settings
+
+    Send = Callable[[str, str, t.Any], tuple[int, t.Mapping[str, str], bytes]]
+
+_ATTEMPTS = 3  # at an answer that cannot be read
+
+
+class Client:
+    """JSON in, JSON out; pages; every oddity of an answer becomes an exception that says so."""
+
+    def __init__(
+        self,
+        send: Send,
+        endpoint: str,
+        renew: Callable[[], None] | None = None,
+        redact: Callable[[str], str] | None = None,
+    ) -> None:
+        self._send = send
+        self._renew = renew or (lambda: None)
+        self._redact = redact or Redactor()
+        self.endpoint = endpoint.rstrip("/")
+
+    def get(self, path: str, query: t.Mapping[str, str]) -> dict[str, t.Any]:
+        """Return the answer to a GET below the endpoint."""
+        return self._json("GET", self._url(path, query), None)
+
+    def post(self, path: str, query: t.Mapping[str, str], body: t.Any) -> dict[str, t.Any]:
+        """Return the answer to a POST below the endpoint."""
+        return self._json("POST", self._url(path, query), body)
+
+    def pages(self, path: str, query: t.Mapping[str, str]) -> Iterator[list[dict[str, t.Any]]]:
+        """Yield the pages of a list; a next link may neither leave this host nor come back to a page seen before."""
+        url = self._url(path, query)
+        seen = set()
+        while url:
+            if url in seen:
+                raise BrokenAnswerError(
+                    200, "RepeatedPage", f"the next link of {path} leads back to a page already read"
+                )
+            seen.add(url)
+            answer = self._json("GET", url, None, wants="value")
+            yield answer["value"]
+            url = self._next(path, answer.get("nextLink"))
+
+    def _url(self, path: str, query: t.Mapping[str, str]) -> str:
+        return f"{self.endpoint}{path}?{urlencode(query, safe='$')}"
+
+    def _next(self, path: str, link: t.Any) -> str:
+        if not link:
+            return ""
+        here, there = urlsplit(self.endpoint), urlsplit(str(link))
+        home = "/".join(path.lower().split("/")[:3])
+        if (here.scheme, here.netloc) != (there.scheme, there.netloc) or not there.path.lower().startswith(home):
+            raise BrokenAnswerError(
+                200,
+                "ForeignNextLink",
+                f"the next page of {path} is at {there.scheme}://{there.netloc}, which is not asked",
+            )
+        return str(link)
+
+    def _json(self, method: str, url: str, body: t.Any, wants: str | None = None) -> dict[str, t.Any]:
+        where = f"{method} {urlsplit(url).path}"
+        for attempt in range(_ATTEMPTS):
+            status, headers, content = self._send(method, url, body)
+            if status == 401 and attempt == 0:
+                self._renew()
+                continue
+            if status >= 300:
+                raise _refused(status, headers, content, where, self._redact)
+            answer = _decoded(content)
+            usable = isinstance(answer, dict) and (wants is None or isinstance(answer.get(wants), list))
+            last = attempt == _ATTEMPTS - 1
+            # A row that is none may come right the next time; if it does not, the reader of the list says so.
+            if usable and (last or wants is None or all(isinstance(row, dict) for row in answer[wants])):
+                return t.cast("dict[str, t.Any]", answer)
+            if not last:
+                time.sleep(0.2 * (attempt + 1))
+        kind = (headers.get("Content-Type") or "no content type").split(";")[0]
+        missing = (
+            f"has no list {wants!r}" if isinstance(answer, dict) else f"is not JSON ({kind}, {len(content)} bytes)"
+        )
+        raise BrokenAnswerError(status, "BrokenAnswer", f"the answer {missing}", _request_id(headers), where)
+
+
+def _decoded(content: bytes) -> t.Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refused(
+    status: int, headers: t.Mapping[str, str], content: bytes, where: str, redact: Callable[[str], str]
+) -> RequestError:
+    """Return the error of an answer; compute's 429 has its code at the top, all others below C(error)."""
+    answer = _decoded(content)
+    body = answer if isinstance(answer, dict) else {}
+    error: dict[str, t.Any] = body["error"] if isinstance(body.get("error"), dict) else body
+    details = error.get("details")
+    inner = next(
+        (one for one in (details if isinstance(details, list) else []) if isinstance(one, dict) and one.get("code")), {}
+    )
+    code = plain(inner.get("code") or error.get("code") or "Error", redact, 100)
+    message = plain(inner.get("message") or error.get("message") or "no explanation", redact, 500)
+    return RequestError(status, code, message, _request_id(headers), where)
+
+
+def _request_id(headers: t.Mapping[str, str]) -> str:
+    return headers.get("x-ms-correlation-request-id") or headers.get("x-ms-request-id") or ""
+
+
+class Sender:
+    """The real way to send, through azure-core; made once per run."""
+
+    def __init__(
+        self,
+        credential: t.Any,
+        cloud: Cloud,
+        settings: Settings,
+        deadline: Deadline,
+        under_way: Open,
+        redact: Callable[[str], str],
+        verify: bool = True,
+    ) -> None:
+        self._credential = credential
+        self._cloud = cloud
+        self._scope = f"{cloud.resource_manager}/.default"
+        self._open = under_way
+        self._redact = redact
+        self.counter = pipeline.Counter()
+        self.gate = pipeline.Gate()
+        waiting = pipeline.Waiting(self.gate, settings.max_wait, deadline=deadline)
+        self._pipeline = pipeline.build(credential, self._scope, settings, verify, self.counter, waiting)
+
+    def sign_in(self) -> None:
+        """Open the transport and get the token before many threads want both at once."""
+        with _ReadableErrors(self._redact), self._open.during(f"the sign-in at {self._cloud.authority}"):
+            self._pipeline.__enter__()
+            self._credential.get_token(self._scope)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pipeline.__exit__()
+
+    def renew(self) -> None:
+        """Drop a token that was refused."""
+        self._credential.renew(None)
+
+    def __call__(self, method: str, url: str, body: t.Any) -> tuple[int, t.Mapping[str, str], bytes]:
+        """Send one request, with retries, and return status, headers and body."""
+        return self._send(method, url, body)
+
+    def once(self, method: str, url: str, body: t.Any) -> tuple[int, t.Mapping[str, str], bytes]:
+        """Send a request that only saves time: with one retry at most."""
+        return self._send(method, url, body, retry_total=1)
+
+    def _send(self, method: str, url: str, body: t.Any, **more: t.Any) -> tuple[int, t.Mapping[str, str], bytes]:
+        from azure.core.rest import HttpRequest
+
+        where = f"{method} {urlsplit(url).path}"
+        with _ReadableErrors(self._redact, where), self._open.during(where):
+            request = HttpRequest(method, url, json=body) if body is not None else HttpRequest(method, url)
+            response = self._pipeline.run(request, retry_on_methods=["GET", "POST"], **more).http_response
+            return response.status_code, response.headers, response.read()
+
+
+class _ReadableErrors:
+    """Turn azure-core's and azure-identity's exceptions into one line without the request."""
+
+    def __init__(self, redact: Callable[[str], str], where: str = "") -> None:
+        self._redact = redact
+        self._where = where
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: t.Any) -> None:
+        """Replace the exception and drop its cause, which holds the request."""
+        if isinstance(error, ThrottledError):
+            raise ThrottledError(f"{self._where}: {error}", error.status) from None
+        if error is None or isinstance(error, AzureInventoryError):
+            return
+        names = [cls.__name__ for cls in type(error).__mro__]
+        text = plain(error, self._redact, 600)
+        if "ClientAuthenticationError" in names:
+            raise AzureInventoryError(f"signing in to Azure failed: {text}") from None
+        if "AzureError" in names:
+            raise NoAnswerError(f"{self._where or 'the sign-in'}: Azure cannot be reached: {text}") from None
+
+
+def find_cloud(name: str, fetch: Callable[[str], t.Any]) -> Cloud:
+    """Return a cloud by its name, or ask the Resource Manager at a URL what belongs to it."""
+    known = CLOUDS.get(name.lower())
+    if known:
+        return known
+    if not name.lower().startswith("https://"):
+        names = ", ".join(cloud.name for cloud in CLOUDS.values())
+        raise ConfigError(f"cloud_environment is {name!r}; allowed: {names}, or the https URL of a Resource Manager")
+    answer = fetch(name.rstrip("/"))
+    for entry in answer if isinstance(answer, list) else [answer]:
+        authentication = entry.get("authentication") if isinstance(entry, dict) else None
+        login = (authentication or {}).get("loginEndpoint")
+        if login and _same(name, entry.get("resourceManager")):
+            return Cloud(name, name.rstrip("/"), str(login).rstrip("/"))
+    raise ConfigError(f"cloud_environment {name}: its metadata names no sign-in address for this Resource Manager")
+
+
+def _same(url: str, other: t.Any) -> bool:
+    return not other or urlsplit(url).netloc.lower() == urlsplit(str(other)).netloc.lower()
+
+
+def fetch_metadata(settings: Settings, verify: bool, under_way: Open) -> Callable[[str], t.Any]:
+    """Return a function that reads the public metadata of a Resource Manager, without a token."""
+
+    def fetch(url: str) -> t.Any:
+        import requests
+
+        target = f"{url}/metadata/endpoints?api-version={settings.version('metadata')}"
+        text = ""
+        for attempt in range(settings.retries + 1):
+            try:
+                with under_way.during(f"GET {target}"):
+                    answer = requests.get(target, timeout=settings.timeout, verify=verify, allow_redirects=False)
+                    return answer.json()
+            except (requests.RequestException, ValueError) as exc:
+                text = f"cannot read {target}: {type(exc).__name__}: {str(exc)[:300]}"
+            if attempt < settings.retries:
+                time.sleep(pipeline.backoff(attempt))
+        raise AzureInventoryError(text)
+
+    return fetch

@@ -1,0 +1,114 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Which records become hosts: structured filters, JMESPath, and the default rules for machines that are off."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import model
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import (
+    AzureInventoryError,
+    ConfigError,
+    fits,
+    tag,
+)
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    Record = dict[str, t.Any]
+
+# The rules of azure_rm, word for word, because files set this option to drop one of them.
+DEFAULT_RULES = ('powerstate != "running"', 'provisioning_state != "succeeded"')
+OFF = ("stopped", "stopping", "deallocated", "deallocating", "hibernated")
+
+_COLUMNS = {
+    "resource_groups": "resource_group",
+    "locations": "location",
+    "vm_sizes": "vm_size",
+    "powerstates": "powerstate",
+    "names": "name",
+}
+
+
+def keep(records: Iterable[Record], filters: Mapping[str, t.Any]) -> list[Record]:
+    """Return the records that meet every filter; texts are compared without case, tag values with it."""
+    return [record for record in records if _meets(record, filters)]
+
+
+def _meets(record: Record, filters: Mapping[str, t.Any]) -> bool:
+    for key, column in _COLUMNS.items():
+        if filters.get(key) and not _among(key, record, column, filters[key]):
+            return False
+    if filters.get("scale_sets") and str(record["vmss"].get("name", "")).lower() not in filters["scale_sets"]:
+        return False
+    return _has_tags(record["tags"], filters.get("tags") or {})
+
+
+def _among(key: str, record: Record, column: str, values: Sequence[str]) -> bool:
+    value = str(record[column] or "").lower()
+    if key == "resource_groups":
+        return fits(value, values)
+    # A state that could not be read rules nobody out; a warning says that it is missing.
+    return value in values or (key == "powerstates" and "powerstate" in record["facts_missing"])
+
+
+def _has_tags(tags: Mapping[str, t.Any], wanted: Mapping[str, t.Any]) -> bool:
+    """Return whether all tags are there; their names have no case, as in Azure, their values have."""
+    for name, values in wanted.items():
+        value = tag(tags, name)
+        if value is None or (values is not None and str(value) not in values):
+            return False
+    return True
+
+
+def may_meet(row: Record, filters: Mapping[str, t.Any]) -> bool:
+    """Return whether a machine can meet the filters, from what a list of names says of it."""
+    names, locations = filters.get("names"), filters.get("locations")
+    if names and str(model.last(row["id"])).lower() not in names:
+        return False
+    if locations and row.get("location") and str(row["location"]).lower() not in locations:
+        return False
+    groups = filters.get("resource_groups")
+    if groups and not fits(model.part(row["id"], "resourcegroups"), groups):
+        return False
+    # A set's tags may come to its members, and a list of states has no tags at all.
+    return not isinstance(row.get("tags"), dict) or _has_tags(row["tags"], filters.get("tags") or {})
+
+
+def select(records: list[Record], query: str | None) -> list[Record]:
+    """Return the records that a JMESPath query over the whole list picks."""
+    if not query:
+        return records
+    try:
+        import jmespath
+    except ImportError as exc:
+        raise AzureInventoryError("query needs the Python package jmespath: pip install jmespath") from exc
+    try:
+        found = jmespath.search(query, records)
+    except jmespath.exceptions.JMESPathError as exc:
+        raise ConfigError(f"query {query!r} is not a JMESPath expression that works here: {exc}") from None
+    known = {id(record) for record in records}
+    if not isinstance(found, list) or any(id(one) not in known for one in found):
+        raise ConfigError(f"query {query!r} must pick whole machines, such as [?location=='eastus']")
+    return found
+
+
+def uses_default_rules(rules: Sequence[str]) -> bool:
+    """Return whether the rules about machines that are off were left as they are."""
+    return tuple(rules) == DEFAULT_RULES
+
+
+def hidden_by_default(record: Record) -> str | None:
+    """Return why a machine is left out by the default rules: C(off) is ordinary, anything else deserves a warning."""
+    if record["powerstate"] != "running":
+        if "powerstate" in record["facts_missing"]:
+            return None
+        return "off" if record["powerstate"] in OFF else f"power state {record['powerstate']}"
+    if record["provisioning_state"] != "succeeded":
+        return f"provisioning state {record['provisioning_state']}"
+    return None

@@ -1,0 +1,150 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Uniform scale sets: their instances, interfaces and addresses are lists below each set."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import model
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import RequestError
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.work import OPTIONAL, flat
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.arm import Lists
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.work import Rows, Task, Work
+
+    Row = dict[str, t.Any]
+
+
+class Members(t.NamedTuple):
+    """What one scale set has; None is a list that could not be read."""
+
+    scale_set: Row
+    machines: list[Row] | None
+    nics: list[Row] | None
+    addresses: list[Row] | None
+
+
+def is_uniform(scale_set: Row) -> bool:
+    """Return whether the instances of a set are not machines of their own; flexible members are."""
+    return str(scale_set["mode"]).lower() != "flexible"
+
+
+def wanted(scale_sets: Iterable[Row], have: Callable[[t.Any], bool], filters: Mapping[str, t.Any]) -> list[Row]:
+    """Return the uniform sets in the wanted resource groups that the filters do not rule out as a whole."""
+    names, locations = filters.get("scale_sets", ()), filters.get("locations", ())
+    return [
+        one
+        for one in scale_sets
+        if is_uniform(one)
+        and have(one["id"])
+        and (not names or str(one["name"]).lower() in names)
+        and (not locations or not one["location"] or str(one["location"]).lower() in locations)
+    ]
+
+
+def set_of(machine: Row) -> str:
+    """Return the id, in lower case, of the scale set of a machine, or an empty text."""
+    machine_id = str(machine["id"]).lower()
+    if "/virtualmachinescalesets/" in machine_id:
+        return machine_id.rpartition("/virtualmachines/")[0]
+    return str(machine.get("vmssId") or "").lower()
+
+
+def seen(machines: Iterable[Row]) -> dict[str, int]:
+    """Return how many members of each set there are."""
+    found: dict[str, int] = {}
+    for machine in machines:
+        owner = set_of(machine)
+        found[owner] = found.get(owner, 0) + 1
+    return found
+
+
+def outdated(scale_sets: Iterable[Row], members: Mapping[str, int]) -> list[Row]:
+    """Return the sets of which a different number of members was seen than Resource Manager counts."""
+    return [
+        one
+        for one in scale_sets
+        if one["capacity"] is not None and members.get(one["id"].lower(), 0) != one["capacity"]
+    ]
+
+
+def without(rows: Iterable[Row], scale_sets: Iterable[Row]) -> list[Row]:
+    """Return the rows that do not lie below any of the sets."""
+    dropped = {one["id"].lower() for one in scale_sets}
+    return [row for row in rows if str(row["id"]).lower().partition("/virtualmachines/")[0] not in dropped]
+
+
+def replaced(found: Rows, answers: Iterable[Members]) -> Rows:
+    """Return what was found, and below some sets what their own lists say; a list that failed changes nothing."""
+    members = list(answers)
+    for kind in ("machines", "nics", "addresses"):
+        read = [one for one in members if getattr(one, kind) is not None]
+        kept = without(getattr(found, kind), [one.scale_set for one in read])
+        found = found._replace(**{kind: kept + flat(getattr(one, kind) for one in read)})
+    return found
+
+
+class Reader:
+    """Reads sets from Resource Manager, three lists for each."""
+
+    def __init__(self, work: Work, lists: Lists) -> None:
+        self._work = work
+        self._lists = lists
+
+    def start(self, scale_sets: Iterable[Row]) -> list[tuple[Row, list[Task]]]:
+        """Begin to read instances, interfaces and addresses of each set."""
+        lists = self._lists
+        kinds = {
+            "instances": lists.instances,
+            "network interfaces": lists.instance_nics,
+            "public addresses": lists.instance_addresses,
+        }
+        return [
+            (
+                one,
+                [
+                    self._work.start(f"{kind} of scale set {one['name']}", function, one["id"])
+                    for kind, function in kinds.items()
+                ],
+            )
+            for one in scale_sets
+        ]
+
+    def finish(self, started: Iterable[tuple[Row, list[Task]]], roots: bool = False) -> list[Members]:
+        """
+        Return the answers. Instances that cannot be read are a gap that names the set, and what is known of it stays.
+
+        With roots nothing is known from elsewhere, so that only a refusal is a gap and a failure is an error.
+        """
+        found = []
+        refused: list[tuple[Row, str]] = []
+        for one, (instances, *others) in started:
+            try:
+                machines = self._work.result(instances) if roots else self._work.result(instances, OPTIONAL)
+            except RequestError as exc:
+                if exc.status == 401 or (roots and exc.status not in (403, 404, 405, 501)):
+                    raise
+                refused.append((one, f"{instances.what}: {exc}"))
+                found.append(Members(one, None, None, None))
+                continue
+            found.append(Members(one, machines, *(self._work.optional(task) for task in others)))
+        gone = self._gone([one for one, text in refused if " answered 404 " in text])
+        self._work.gaps += [text for one, text in refused if one["id"].lower() not in gone]
+        return [one._replace(machines=[]) if one.scale_set["id"].lower() in gone else one for one in found]
+
+    def _gone(self, scale_sets: list[Row]) -> set[str]:
+        """Return which of the sets their list does not name any more: they went away meanwhile."""
+        asked = {model.part(one["id"], "subscriptions") for one in scale_sets}
+        tasks = [self._work.start("the list of scale sets", self._lists.scale_sets, one) for one in asked]
+        try:
+            there = {row["id"].lower() for task in tasks for row in self._work.result(task, OPTIONAL)}
+        except RequestError:
+            return set()
+        return {one["id"].lower() for one in scale_sets} - there

@@ -1,0 +1,125 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The hardware catalogue: one YAML file per VM size in C(vm_sizes), or a record of the site's own."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import typing as t
+from collections.abc import Mapping
+from pathlib import Path
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.yaml import yaml_load
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import rules
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.spec import RECORD
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.spec import Spec
+
+Record = dict[str, t.Any]
+
+DIRECTORY = Path(__file__).with_name("vm_sizes")
+
+
+class CatalogueError(ValueError):
+    """A record is missing or not of the right form; the text says what to change."""
+
+
+def names() -> list[str]:
+    """Return the names of all VM sizes that the collection knows."""
+    return sorted((record["name"] for record in load().values()), key=str.lower)
+
+
+@functools.cache
+def load(directory: Path = DIRECTORY) -> dict[str, Record]:
+    """Return every record by the lower-case name of its VM size."""
+    records = [checked(_read(path), path.name) for path in sorted(directory.glob("*.yml"))]
+    return {record["name"].lower(): record for record in records}
+
+
+def find(name: str, record: Mapping[str, t.Any] | None = None) -> Record:
+    """
+    Return the record of a VM size, or the site's own record, checked, where there is one.
+
+    Azure compares names of sizes without case, and so does this.
+    """
+    if record:
+        return checked(record, "gpucluster_vm_size_record")
+    try:
+        return copy.deepcopy(load()[str(name).lower()])
+    except KeyError:
+        raise CatalogueError(
+            f"unknown VM size {name!r}; known sizes: {', '.join(names())}; "
+            "describe a machine of your own with gpucluster_vm_size_record"
+        ) from None
+
+
+def checked(record: t.Any, source: str) -> Record:
+    """Return a record with its defaults filled in; O(source) names it in the error."""
+    faults = problems(record)
+    if faults:
+        raise CatalogueError(f"{source}: {'; '.join(faults)}")
+    return _filled(record)
+
+
+def problems(record: t.Any) -> list[str]:
+    """Return everything that is wrong in a record, without touching anything; empty is right."""
+    if not isinstance(record, Mapping):
+        return [f"a hardware record must be a mapping, not {type(record).__name__}"]
+    misshapen = list(_misshapen(record, RECORD, ""))
+    if misshapen:
+        return misshapen
+    result = ArgumentSpecValidator(RECORD).validate(plain(record))
+    if result.error_messages:
+        return [str(message) for message in result.error_messages]
+    return rules.problems(_pruned(result.validated_parameters))
+
+
+def _filled(record: Mapping[str, t.Any]) -> Record:
+    return t.cast("Record", _pruned(ArgumentSpecValidator(RECORD).validate(plain(record)).validated_parameters))
+
+
+def _misshapen(record: Mapping[str, t.Any], spec: Spec, prefix: str) -> Iterator[str]:
+    """Yield what is no mapping or list where it must be one; the validator of Ansible dies on some of it."""
+    for name, option in spec.items():
+        value = record.get(name)
+        if value is None:
+            continue
+        if option["type"] == "dict":
+            yield from _misshapen_mapping(value, option, f"{prefix}{name}")
+        elif option["type"] == "list":
+            if not isinstance(value, list):
+                yield f"{prefix}{name} must be a list, not {type(value).__name__}"
+                continue
+            for number, item in enumerate(value):
+                if option["elements"] == "dict":
+                    yield from _misshapen_mapping(item, option, f"{prefix}{name}[{number}]")
+
+
+def _misshapen_mapping(value: t.Any, option: dict[str, t.Any], path: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield from _misshapen(value, option.get("options", {}), f"{path}.")
+    else:
+        yield f"{path} must be a mapping, not {type(value).__name__}"
+
+
+def _pruned(value: t.Any) -> t.Any:
+    """Leave out what is not given: Ansible fills in null, which templates would print."""
+    if isinstance(value, Mapping):
+        return {key: _pruned(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_pruned(item) for item in value]
+    return value
+
+
+def _read(path: Path) -> t.Any:
+    return yaml_load(path.read_text(encoding="utf-8"))

@@ -1,0 +1,285 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+What the health program expects of a machine.
+
+That is its hardware record, what the roles that set it up were told, and thresholds that neither holds. This is the one
+table of checks and parameters; docs/health.md explains every one of them and names its source.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import typing as t
+from collections.abc import Mapping
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as _places
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Params = dict[str, t.Any]
+
+FORMAT = 1
+
+# Every check has these as well.
+COMMON: Params = {"enabled": True, "samples": 1, "unknown_samples": 3, "gap_seconds": 5}
+
+# Numbers without a comment here come from the sources that docs/health.md names.
+THRESHOLDS: dict[str, Params] = {
+    "gpu_count": {"timeout_seconds": 10, "unknown_samples": 2},
+    "gpu_model": {"tolerance_percent": 5},
+    "gpu_persistence": {},
+    "gpu_clocks": {"application": True},
+    "gpu_ecc": {
+        "sram_corrected_max": 10_000,
+        "sram_uncorrected_max": 0,
+        "dram_corrected_max": 20_000_000,
+        "dram_uncorrected_max": 0,
+    },
+    "gpu_remap": {"uncorrectable_max": 512, "retired_pages_max": 62},
+    "gpu_throttle": {"mask": 0xE8, "samples": 3},
+    "gpu_temperature": {"max_celsius": 93, "samples": 3},
+    "gpu_pcie": {"samples": 3},
+    "gpu_xid": {"kernel_log": "/dev/kmsg", "application": [13, 31, 43, 45], "warn": [63, 66, 94, 154]},
+    "nvlink": {"samples": 2},
+    "nvlink_errors": {"growth_max": 1000, "window_seconds": 3600},
+    "nccl_topology": {},
+    "infiniband": {"samples": 2},
+    "infiniband_errors": {
+        "growth_max_by_counter": {
+            "symbol_error": 120,
+            "link_error_recovery": 3,
+            "port_rcv_errors": 100,
+            "port_xmit_discards": 1000,
+        },
+        "window_seconds": 3600,
+    },
+    "infiniband_flaps": {"flaps_max": 2, "window_seconds": 10_800},
+    "ethernet": {"interfaces": [], "samples": 2},
+    "ethernet_flaps": {"interfaces": [], "flaps_max": 3, "window_seconds": 86_400},
+    "memory": {},
+    "cpus": {},
+    "nvme": {"ignored_models": ["MSFT NVMe Accelerator"]},
+    "raid": {"members": {}},
+    "mounts": {"mounts": [], "timeout_seconds": 5, "samples": 2},
+    "filesystems": {"paths": ["/"], "blocks_max_percent": 90, "inodes_max_percent": 98, "timeout_seconds": 5},
+    "clock": {"offset_max_seconds": 1, "timeout_seconds": 5, "samples": 3},
+    "munge": {"timeout_seconds": 5, "samples": 2},
+    "slurmd": {"timeout_seconds": 5, "samples": 2},
+    "leftovers": {"uid_min": 1000, "samples": 2},
+    "nhc": {"path": None, "timeout_seconds": 15},
+    "host_to_device": {"timeout_seconds": 300},
+    "device_to_host": {"timeout_seconds": 300},
+    "nvlink_allreduce": {"timeout_seconds": 600},
+    "infiniband_bandwidth": {"timeout_seconds": 60},
+    "dcgm": {"level": None, "timeout_seconds": 3600},
+}
+
+THROUGHPUT = ("host_to_device", "device_to_host", "nvlink_allreduce", "infiniband_bandwidth", "dcgm")
+# One start of nvidia-smi and files below /sys and /proc: within a second on eight GPUs.
+PROLOG = ("gpu_count", "gpu_ecc", "gpu_remap", "gpu_xid", "infiniband", "mounts")
+# Seconds for a whole set; Slurm ends a health check after 60.
+DEADLINES = {"fast": 30, "prolog": 10, "throughput": 5400, "all": 5400}
+
+_NVIDIA_SMI = (
+    *("gpu_model", "gpu_persistence", "gpu_clocks", "gpu_ecc", "gpu_remap"),
+    *("gpu_throttle", "gpu_temperature", "gpu_pcie", "nvlink", "nvlink_errors"),
+)
+
+
+# Inputs of the roles gpu and nccl that change what a healthy node looks like; one without a value is left to the role.
+INPUTS: dict[str, dict[str, t.Any]] = {
+    "gpu_count": {"type": "int"},
+    "gpu_persistence": {"type": "bool", "default": True},
+    "gpu_clocks": {"type": "str", "choices": ["max", "default", "job", "keep"], "default": "max"},
+    "gpu_memory_clock": {"type": "int", "default": 0},
+    "gpu_graphics_clock": {"type": "int", "default": 0},
+    "gpu_clock_method": {"type": "str", "choices": ["auto", "application", "locked"], "default": "auto"},
+    "nccl_hardware": {"type": "dict"},
+    "nccl_topology": {"type": "str", "choices": ["record", "machine", "none"]},
+    "nccl_topology_path": {"type": "str"},
+}
+# Their drivers have no ECC, or leave it off by default.
+_WORKSTATION = re.compile(r"\b(geforce|gtx|rtx|titan|quadro)\b", re.IGNORECASE)
+
+
+class HealthError(ValueError):
+    """An override or an input cannot be taken; the text says what to change."""
+
+
+def expectations(
+    record: Mapping[str, t.Any],
+    overrides: Mapping[str, t.Any] | None = None,
+    prolog: t.Sequence[str] | None = None,
+    inputs: Mapping[str, t.Any] | None = None,
+) -> dict[str, t.Any]:
+    """Return the configuration of the health program for a machine of this kind that was set up with these inputs."""
+    told = _told(inputs)
+    if told["gpu_count"] is not None:
+        record = {**record, "gpus": {**record["gpus"], "count": told["gpu_count"]}}
+    checks = {
+        name: {**COMMON, **params, **_hardware(name, record), **_set_up(name, record, told)}
+        for name, params in _defaults().items()
+    }
+    faults = list(_problems(checks, overrides)) + [
+        f"unknown check {name!r} for the prolog" for name in prolog or () if name not in checks
+    ]
+    if faults:
+        raise HealthError(f"{'; '.join(faults)}; known checks: {', '.join(checks)}")
+    for name, params in (overrides or {}).items():
+        checks[name].update(copy.deepcopy(dict(params)))
+    return {
+        "format": FORMAT,
+        "vm_size": record["name"],
+        "deadline_seconds": dict(DEADLINES),
+        "sets": {
+            "fast": [name for name in checks if name not in THROUGHPUT and (name != "nhc" or checks[name]["path"])],
+            "prolog": list(PROLOG if prolog is None else prolog),
+            "throughput": list(THROUGHPUT),
+        },
+        "checks": checks,
+    }
+
+
+def _defaults() -> dict[str, Params]:
+    defaults = copy.deepcopy(THRESHOLDS)
+    for name in _NVIDIA_SMI:
+        defaults[name].setdefault("timeout_seconds", defaults["gpu_count"]["timeout_seconds"])
+    return defaults
+
+
+def _hardware(name: str, record: Mapping[str, t.Any]) -> Params:
+    """Return what the record says for one check; None means that nothing is expected, so nothing is judged."""
+    gpus, fabric, cpus = record["gpus"], record.get("infiniband") or {}, record["cpus"]
+    adapters = list(fabric.get("hcas") or [])
+    clocks = gpus.get("clocks") or {}
+    values: dict[str, Params] = {
+        "gpu_count": {"count": gpus["count"] or None},
+        "gpu_model": {"model": gpus.get("model"), "memory_mib": gpus.get("memory_mib")},
+        "gpu_clocks": {"memory_mhz": clocks.get("memory"), "graphics_mhz": clocks.get("graphics")},
+        "gpu_pcie": {"generation": gpus.get("pcie_generation"), "width": gpus.get("pcie_width")},
+        "gpu_ecc": {"required": not _WORKSTATION.search(gpus.get("model") or "")},
+        "gpu_remap": {"required": not _WORKSTATION.search(gpus.get("model") or "")},
+        "nvlink": {"links": gpus.get("nvlinks")},
+        "infiniband": {"adapters": adapters or None, "rate_gbps": fabric.get("rate_gbps") or None},
+        "memory": {
+            "memory_mib": record["memory_mib"],
+            "tolerance_percent": record.get("memory_tolerance_percent", 3.0),
+        },
+        "cpus": {
+            "count": cpus["sockets"] * cpus["cores_per_socket"] * cpus["threads_per_core"],
+            "numa_nodes": record["numa_nodes"],
+        },
+        "nvme": {"count": (record.get("nvme") or {}).get("count") or None},
+        "host_to_device": {"gbps_min": _fail(record, "host_to_device_gbps")},
+        "device_to_host": {"gbps_min": _fail(record, "device_to_host_gbps")},
+        "nvlink_allreduce": {
+            "gbps_min": _fail(record, "nccl_allreduce_busbw_gbps"),
+            "gpus": gpus["count"] or None,
+            "message_gib": (record.get("nccl") or {}).get("max_message_gib"),
+        },
+        "infiniband_bandwidth": {"gbitps_min": _fail(record, "ib_write_bw_gbitps")},
+    }
+    found = values.get(name, {})
+    if not gpus["count"] and (name in _NVIDIA_SMI or name == "gpu_xid"):
+        found["enabled"] = False
+    if name == "nvlink_errors" and not gpus.get("nvlinks"):
+        found["enabled"] = False
+    if name in ("infiniband_errors", "infiniband_flaps") and not adapters:
+        found["enabled"] = False
+    return found
+
+
+def _told(inputs: Mapping[str, t.Any] | None) -> Params:
+    """Return every input with its value, converted as the role itself converts it."""
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise HealthError(f"the inputs must be a mapping, not {type(inputs).__name__}")
+    given = {name: value for name, value in plain(inputs or {}).items() if value not in (None, "")}
+    checked = ArgumentSpecValidator(INPUTS).validate(given)
+    if checked.error_messages:
+        raise HealthError("; ".join(checked.error_messages))
+    return dict(checked.validated_parameters)
+
+
+def _set_up(name: str, record: Mapping[str, t.Any], told: Params) -> Params:
+    """Return what the inputs of the roles that set the machine up say for one check, which wins over the record."""
+    if name == "gpu_persistence" and not told["gpu_persistence"]:
+        return {"enabled": False}
+    if name == "gpu_clocks":
+        # Only these leave the application clocks of an idle node at their highest.
+        capped = told["gpu_memory_clock"] or told["gpu_graphics_clock"]
+        return {"application": told["gpu_clocks"] == "max" and told["gpu_clock_method"] != "locked" and not capped}
+    return _topology(told["nccl_hardware"] or record, told) if name == "nccl_topology" else {}
+
+
+def _topology(record: Mapping[str, t.Any], told: Params) -> Params:
+    nccl = record.get("nccl") or {}
+    source = told["nccl_topology"] or ("record" if nccl.get("topology_file") else "none")
+    family = nccl.get("family")
+    path = f"/opt/microsoft/{family}-topo.xml" if family else "/opt/gpucluster/nccl/topo.xml"
+    devices = {}
+    # A file made from the machine's own PCI tree has that tree's devices and CPUs, which no record knows.
+    for gpu in (record.get("topology") or []) if source != "machine" else []:
+        for key in ("pci", "hca_pci"):
+            if gpu.get(key):
+                devices[gpu[key]] = gpu["numa_node"]
+    known = bool(devices) or source == "machine"
+    nodes = range(record["numa_nodes"]) if source != "machine" else ()
+    cpus = {str(node): _places.ranges(_places.numa_cpus(dict(record), node)) for node in nodes}
+    return {
+        "path": (told["nccl_topology_path"] or path) if source != "none" else None,
+        "devices": devices if known else None,
+        "cpus": cpus,
+    }
+
+
+def _fail(record: Mapping[str, t.Any], name: str) -> t.Any:
+    return ((record.get("thresholds") or {}).get(name) or {}).get("fail")
+
+
+def _problems(checks: Mapping[str, Params], overrides: t.Any) -> Iterator[str]:
+    """Yield what is wrong with the overrides."""
+    if overrides is not None and not isinstance(overrides, Mapping):
+        yield f"the overrides must be a mapping of checks, not {type(overrides).__name__}"
+        return
+    for name, params in (overrides or {}).items():
+        if name not in checks:
+            yield f"unknown check {name!r}"
+        elif not isinstance(params, Mapping):
+            yield f"{name} must be a mapping of parameters, not {type(params).__name__}"
+        else:
+            yield from _params_problems(name, checks[name], params)
+
+
+def _params_problems(name: str, known: Params, params: Mapping[str, t.Any]) -> Iterator[str]:
+    for key, value in params.items():
+        if key not in known:
+            yield f"{name} has no parameter {key!r}; it has {', '.join(known)}"
+            continue
+        kind = _kind(key, known[key])
+        if value is not None and not _is(kind, value):
+            yield f"{name}.{key} must be a {kind}, not {value!r}"
+
+
+def _kind(key: str, default: t.Any) -> str:
+    if key in ("path", "kernel_log", "model"):
+        return "text"
+    if key in ("devices", "cpus", "adapters"):
+        return "list" if key == "adapters" else "mapping"
+    kinds = {bool: "truth value", dict: "mapping", list: "list"}
+    return kinds.get(type(default), "number")
+
+
+def _is(kind: str, value: t.Any) -> bool:
+    if kind == "number":
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+    kinds: dict[str, t.Any] = {"text": str, "truth value": bool, "mapping": Mapping, "list": list}
+    return isinstance(value, kinds[kind])

@@ -1,0 +1,187 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""What is wrong with the cluster as a whole: groups, names of machines, who does what. Pure: data in, sentences out."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+from collections.abc import Mapping
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nfs
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import problem
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    Groups = Mapping[str, Sequence[str]]
+
+# Each task of a machine, and the groups that give it; the second names are those of older playbooks of the field.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "controllers": ("slurm_controller", "slurm-master"),
+    "computes": ("slurm_compute", "slurm-node"),
+    "logins": ("slurm_login", "slurm-login"),
+    "databases": ("slurm_database",),
+    "builds": ("slurm_build",),
+    "servers": ("nfs_server", "slurm-nfs"),
+    "clients": ("nfs_client", "slurm-nfs-client"),
+}
+_OUR_GROUPS = tuple(name for names in GROUPS.values() for name in names)
+# Inputs that name machines of the inventory.
+_MACHINES = ("slurm_controllers", "slurm_database", "munge_key_host", "users_keys_host")
+# Trees that every machine has for itself.
+_LOCAL = ("/var", "/tmp", "/run", "/root", "/etc", "/usr", "/boot", "/dev", "/proc", "/sys", "/lib", "/bin", "/sbin")  # noqa: S108
+_STATE = "/var/spool/slurmctld"
+_SHORT_NAME = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
+_SHOWN = 5
+
+
+@dataclasses.dataclass
+class Cluster:
+    """The inventory, and the inputs of the machine that has those of the whole cluster."""
+
+    groups: Groups
+    values: Mapping[str, t.Any]
+    # The machines that are looked at, and C(host), where Ansible reaches them, and C(computer_name) where a cloud
+    # knows it.
+    machines: Mapping[str, Mapping[str, t.Any]]
+    # Those that do not say what hardware they are.
+    unsized: Sequence[str] = ()
+
+    def of(self, task: str) -> list[str]:
+        """Return the machines that have a task."""
+        return list(dict.fromkeys(host for name in GROUPS[task] for host in self.groups.get(name, ())))
+
+    @property
+    def controllers(self) -> list[str]:
+        """Return the controllers as Slurm will know them."""
+        return [str(host) for host in self.values.get("slurm_controllers") or self.of("controllers")]
+
+    @property
+    def computes(self) -> list[str]:
+        """Return the compute nodes that were not taken out."""
+        gone = self.values.get("gpucluster_removed_nodes") or []
+        return [host for host in self.of("computes") if host not in gone]
+
+
+def problems(cluster: Cluster) -> list[str]:
+    """Return one sentence per fault."""
+    return [sentence for part in _PARTS for sentence in part(cluster)]
+
+
+def _groups(cluster: Cluster) -> Iterator[str]:
+    """Refuse groups that nobody reads but somebody meant."""
+    for name, hosts in cluster.groups.items():
+        near = inputs_types.nearest(name, _OUR_GROUPS) if hosts and name not in _OUR_GROUPS else ""
+        if near:
+            yield f"inventory: found the group {name}, which nothing reads; allowed: {near}, if that is meant"
+    if not cluster.computes:
+        yield "inventory: found no compute node; allowed: one machine or more in the group slurm_compute"
+
+
+def _names(cluster: Cluster) -> Iterator[str]:
+    """Refuse names that slurmd and slurmctld would not find in their configuration."""
+    wrong = [
+        name
+        for name in dict.fromkeys(cluster.controllers + cluster.of("computes"))
+        if name in cluster.machines and not _is_short(name, cluster.machines[name])
+    ]
+    if wrong:
+        yield (
+            f"inventory: found machines of Slurm named {_some(wrong)}; allowed: the name that 'hostname -s' prints on"
+            " the machine, in lower case; its address or its long name goes into ansible_host"
+        )
+
+
+def _is_short(name: str, machine: Mapping[str, t.Any]) -> bool:
+    """Tell whether a machine calls itself by a name; Azure's scale sets count in capital letters, too."""
+    said = machine.get("computer_name") == name and "." not in name
+    return (said or bool(_SHORT_NAME.fullmatch(name))) and not re.fullmatch(r"[0-9]+|localhost", name)
+
+
+def _localhost(cluster: Cluster) -> Iterator[str]:
+    """Refuse another machine under the name of this one: it would take over what is delegated to localhost."""
+    for name in ("localhost", "127.0.0.1", "::1"):
+        machine = cluster.machines.get(name, {})
+        away = machine.get("host", name) not in ("localhost", "127.0.0.1", "::1")
+        if machine and (away or any(name in cluster.groups.get(group, ()) for group in _OUR_GROUPS)):
+            yield (
+                f"inventory: found a machine of the cluster named {name}; allowed: any other name, because tasks for"
+                " the machine that runs Ansible would go there"
+            )
+
+
+def _sizes(cluster: Cluster) -> Iterator[str]:
+    """Refuse nodes of which nobody knows what they are."""
+    wrong = [host for host in cluster.computes if host in set(cluster.unsized)]
+    if wrong:
+        yield (
+            f"gpucluster_vm_size: found nothing for {_some(wrong)}; allowed: {', '.join(records.names())}, or other"
+            " hardware in gpucluster_vm_size_record"
+        )
+
+
+def _named_machines(cluster: Cluster) -> Iterator[str]:
+    """Refuse machines that the inventory does not have."""
+    for name in _MACHINES:
+        value = cluster.values.get(name) or []
+        for host in value if isinstance(value, list) else [value]:
+            if host not in cluster.groups.get("all", ()) and not re.search(r"[, ]", str(host)):
+                near = inputs_types.nearest(str(host), cluster.groups.get("all", ()))
+                hint = f"; did you mean {near}?" if near else ""
+                yield f"{problem(name, host, 'the name of a machine of the inventory')}{hint}"
+
+
+def _state(cluster: Cluster) -> Iterator[str]:
+    """Let two controllers share their state, or the second one knows of no job when it takes over."""
+    path = str(cluster.values.get("slurm_state_directory", _STATE)).rstrip("/")
+    local = any(path == tree or path.startswith(f"{tree}/") for tree in _LOCAL)
+    mounted = any(path == mount or path.startswith(f"{mount}/") for mount in _mounts(cluster))
+    if len(cluster.controllers) > 1 and local and not mounted and path != _STATE:
+        yield problem(
+            "slurm_state_directory",
+            path,
+            f"a folder on storage that {' and '.join(cluster.controllers)} share, such as /shared/slurm",
+        )
+
+
+def _mounts(cluster: Cluster) -> list[str]:
+    mounts = cluster.values.get("nfs_mounts") or []
+    return [path for mount in mounts if isinstance(mount, Mapping) and (path := nfs.mount_path(mount))]
+
+
+def _filer(cluster: Cluster) -> Iterator[str]:
+    """Refuse a file server that nobody mounts from."""
+    if cluster.values.get("gpucluster_nfs_server") and not cluster.of("clients"):
+        yield (
+            f"gpucluster_nfs_server: found {cluster.values['gpucluster_nfs_server']!r}, but the group nfs_client is"
+            " empty, so nothing would be mounted; allowed: the machines that mount from it in the group nfs_client"
+        )
+
+
+def _user(cluster: Cluster) -> Iterator[str]:
+    """Refuse a number for Slurm's own user that belongs to a person."""
+    number = str(cluster.values.get("slurm_user_uid", 22078)).strip()
+    people = cluster.values.get("users_accounts") or cluster.values.get("users") or []
+    owners = [
+        str(one.get("username") or one.get("name"))
+        for one in people
+        if isinstance(one, Mapping) and str(one.get("uid")) == number and one.get("state") != "absent"
+    ]
+    if owners:
+        allowed = f"a number that no user has; users_accounts gives it to {_some(owners)}"
+        yield problem("slurm_user_uid", int(number), allowed)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+_PARTS = (_groups, _names, _sizes, _localhost, _named_machines, _state, _filer, _user)

@@ -1,0 +1,327 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""What is wrong with the inputs of one machine, one by one and together. Pure: data in, sentences out."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+from collections.abc import Mapping
+from pathlib import Path
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import nearest, path, problem
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    Values = Mapping[str, t.Any]
+    # What is allowed, where a value is none of it; else an empty text.
+    Rule = Callable[[t.Any], str]
+
+# Inputs that belong to no role: the whole cluster's, those of playbooks, and the names of DeepOps.
+CLUSTER: dict[str, dict[str, t.Any]] = {
+    "gpucluster_containers": {"type": "bool"},
+    "gpucluster_leaving_nodes": {"type": "list", "elements": "str"},
+    "gpucluster_mirror": {"type": "str"},
+    "gpucluster_networks": {"type": "dict"},
+    "gpucluster_nfs_server": {"type": "str"},
+    "gpucluster_own_variables": {"type": "list", "elements": "str"},
+    "gpucluster_rack": {"type": "str"},
+    "gpucluster_removed_nodes": {"type": "list", "elements": "str"},
+    "gpucluster_switch": {"type": "str"},
+    "gpucluster_vm_size": {"type": "str"},
+    "gpucluster_vm_size_record": {"type": "dict"},
+    "groups_to_create": {"type": "list", "elements": "dict"},
+    "slurm_batch": {"type": "raw"},
+    "slurm_failures_percent": {"type": "int"},
+    "slurm_node_config": {"type": "dict"},
+    "upgrade_batch": {"type": "raw"},
+    "users": {"type": "list", "elements": "dict"},
+}
+# Judged by the filters of their roles, with more to compare them with than is known here.
+_ELSEWHERE = ("slurm_nodes", "slurm_topology", "nccl_hardware")
+_RANGES: dict[str, tuple[int, int]] = {
+    "base_nofile": (1024, 1 << 30),
+    "enroot_images_reserve_gib": (0, 1 << 20),
+    "gpu_count": (0, 64),
+    "gpu_driver_wait_seconds": (0, 3600),
+    "gpu_graphics_clock": (0, 10_000),
+    "gpu_memory_clock": (0, 20_000),
+    "nccl_gpus_per_bridge": (0, 16),
+    "nhc_epilog_gpu_memory_mib": (0, 1 << 20),
+    "nhc_timeout_seconds": (1, 3600),
+    "slurm_database_buffer_mib": (16, 1 << 24),
+    "slurm_drain_seconds": (0, 1 << 30),
+    "slurm_failures_percent": (0, 100),
+    "slurm_memory_headroom_percent": (0, 90),
+    "slurm_user_uid": (1, 2_147_483_646),
+}
+_OWNERS = {
+    "accountingstoragehost": "slurm_database",
+    "clustername": "slurm_cluster_name",
+    "controlmachine": "slurm_controllers",
+    "nodename": "the group slurm_compute, with slurm_node_config,",
+    "partitionname": "slurm_partitions",
+    "slurmctldhost": "slurm_controllers",
+    "statesavelocation": "slurm_state_directory",
+}
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
+_NAME = "letters, digits and ._-, such as {}"
+# Folders of the system: homes and state of a cluster do not belong straight into them.
+SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var")
+NHC_TOOLS = (
+    *("nvidia_smi", "chronyc", "timedatectl", "munge", "unmunge", "scontrol"),
+    *("nvbandwidth", "all_reduce_perf", "ib_write_bw", "dcgmi"),
+)
+
+
+class Judged(t.NamedTuple):
+    """What is wrong with inputs, and those with which nothing is."""
+
+    faults: list[str]
+    good: dict[str, t.Any]
+
+
+def judge(values: Values) -> Judged:
+    """Judge the inputs of one machine, by name; any may be missing."""
+    faults: list[str] = []
+    good = dict(values)
+    for name, value in sorted(values.items()):
+        option = inputs_types.options().get(name) or CLUSTER.get(name)
+        if option and name not in _ELSEWHERE:
+            wrong = list(inputs_types.problems(name, option, value)) or list(_ruled(name, value))
+            faults += wrong
+            if wrong:
+                del good[name]
+    return Judged([*faults, *(sentence for part in _PARTS for sentence in part(good))], good)
+
+
+def known() -> set[str]:
+    """Return the names of all inputs."""
+    return {*inputs_types.options(), *CLUSTER}
+
+
+def unknown(names: Iterable[str], own: Iterable[str] = ()) -> list[str]:
+    """Return a sentence for each name that looks like one of our inputs, but is none."""
+    prefixes = tuple({f"{option['role']}_" for option in inputs_types.options().values()} | {"gpucluster_"})
+    found = []
+    for name in sorted(set(names) - known() - set(own)):
+        near = nearest(name, known(), 0.85) if name.startswith(prefixes) else ""
+        if near:
+            found.append(
+                f"{name}: no role reads it; did you mean {near}? "
+                "A variable of your own that is named so goes into the list gpucluster_own_variables"
+            )
+    return found
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a text is an IP address."""
+    try:
+        return bool(ipaddress.ip_address(text.strip("[]")))
+    except ValueError:
+        return False
+
+
+def host(value: t.Any) -> str:
+    """Take a host name or an address; digits and dots alone have to be an address."""
+    text = str(value)
+    if is_address(text) or (_HOST.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
+        return ""
+    return "the name or the IP address of a machine"
+
+
+def _empty_or(rule: Rule) -> Rule:
+    return lambda value: "" if value == "" else rule(value)
+
+
+def _matches(pattern: str, allowed: str) -> Rule:
+    return lambda value: "" if re.fullmatch(pattern, str(value)) else allowed
+
+
+def _each(rule: Rule) -> Rule:
+    return lambda value: next((wrong for item in value if (wrong := rule(item))), "")
+
+
+def _own_path(value: t.Any) -> str:
+    return path(value) or ("a folder that is not the system's" if str(value).rstrip("/") in (*SYSTEM, "") else "")
+
+
+def _url(value: t.Any) -> str:
+    return (
+        ""
+        if re.fullmatch(r"(https?|file|ftp)://[^\s'\"]+", str(value))
+        else "a URL, such as https://mirror.example.com"
+    )
+
+
+def _source(value: t.Any) -> str:
+    """Take a URL, or a file that is there."""
+    text = str(value)
+    if "://" in text:
+        return _url(text)
+    return "" if text.startswith("/") and Path(text).is_file() else "a URL, or the path of a file that is there"
+
+
+def _batch(value: t.Any) -> str:
+    parts = value if isinstance(value, list) else [value]
+    good = all(re.fullmatch(r"[1-9][0-9]*|([1-9][0-9]?|100)%", str(part)) for part in parts)
+    return "" if good and parts else "a number of machines such as 20, a part of them such as 10%, or a list of these"
+
+
+def _memlock(value: t.Any) -> str:
+    return "" if re.fullmatch(r"unlimited|[0-9]+", str(value)) else "KiB as a whole number, or unlimited"
+
+
+def _time_service(value: t.Any) -> str:
+    return "" if value in ("", "chrony", "systemd-timesyncd") else "chrony, systemd-timesyncd, or an empty text"
+
+
+def _sysctl(value: t.Any) -> str:
+    good = all(re.fullmatch(r"[a-z0-9_*./-]+", str(name)) for name in value)
+    good = good and not any(isinstance(item, (Mapping, list, bool)) or item is None for item in value.values())
+    return "" if good else "names such as vm.swappiness, each with a number or a text"
+
+
+def _hosts_file(value: t.Any) -> str:
+    good = all(_HOST.fullmatch(str(name)) and is_address(str(address)) for name, address in value.items())
+    return "" if good else "names of machines, each with its IP address"
+
+
+def _environment(value: t.Any) -> str:
+    good = all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) for name in value)
+    good = good and not any(isinstance(item, (Mapping, list)) for item in value.values())
+    return "" if good else "names of environment variables, each with a text, a number or null"
+
+
+def _tools(value: t.Any) -> str:
+    good = all(name in NHC_TOOLS and not path(file) for name, file in value.items())
+    return "" if good else f"absolute paths for {', '.join(NHC_TOOLS)}"
+
+
+def _networks(value: t.Any) -> str:
+    good = all(isinstance(item, (str, list)) for item in value.values())
+    return "" if good else "names, each with a network such as 10.0.0.0/24 or a list of them"
+
+
+_FOLDER = _matches(r"/[A-Za-z0-9._/+@:-]+", "an absolute path of letters, digits and ._/+@:-")
+_RULES: dict[str, Rule] = {
+    "base_hosts": _hosts_file,
+    "base_memlock": _memlock,
+    "base_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
+    "base_sysctl": _sysctl,
+    "base_time_servers": _each(host),
+    "base_time_service": _time_service,
+    "docker_users": _each(_matches(r"[a-z_][a-z0-9_-]*", "names of users")),
+    "enroot_sysctl": _sysctl,
+    "gpu_driver_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
+    "gpu_driver_repository": _empty_or(_url),
+    "gpu_power_limit": _matches(r"|default|max|[0-9]+(\.[0-9]+)?", "watts, default, max, or an empty text"),
+    "gpucluster_mirror": _empty_or(_url),
+    "gpucluster_networks": _networks,
+    "gpucluster_nfs_server": _empty_or(host),
+    "nccl_enroot_path": _empty_or(path),
+    "nccl_environment": _environment,
+    "nccl_topology_link": _empty_or(path),
+    "nccl_topology_path": path,
+    "nfs_server_address": _empty_or(host),
+    "nhc_node_name": _matches(_HOST.pattern, _NAME.format("gpu1")),
+    "nhc_python": path,
+    "nhc_slurm_directory": _own_path,
+    "nhc_source_url": _source,
+    "nhc_state_directory": _own_path,
+    "nhc_tools": _tools,
+    "nhc_version": _matches(r"[0-9]+(\.[0-9]+)*([-.][A-Za-z0-9]+)?", "a release, such as '1.4.3'"),
+    "pyxis_source_url": _source,
+    "scratch_mount_options": _matches(
+        r"[A-Za-z0-9_.:=/@+-]+(,[A-Za-z0-9_.:=/@+-]+)*", "options of mount, separated by commas, such as noatime,nodev"
+    ),
+    "scratch_prolog_directory": _FOLDER,
+    "scratch_task_prolog_directory": _FOLDER,
+    "scratch_epilog_directory": _FOLDER,
+    "slurm_batch": _batch,
+    "slurm_block_sizes": _each(_matches(r"[1-9][0-9]*", "numbers of nodes")),
+    "slurm_cluster_name": _matches(r"[a-z0-9][a-z0-9_-]*", "lower-case letters, digits, _ and -, such as training"),
+    "slurm_configure_options": _each(_matches(r"--?[A-Za-z0-9][^\s;&|`$]*", "options such as --with-ucx=/usr")),
+    "slurm_pam_groups": _each(_matches(r"[A-Za-z_][A-Za-z0-9_.-]*", "names of groups")),
+    "slurm_pam_users": _each(_matches(r"[A-Za-z_][A-Za-z0-9_.-]*", "names of users")),
+    "slurm_private_tmp_directory": _own_path,
+    "slurm_source_url": _source,
+    "slurm_state_directory": _own_path,
+    "slurm_version": _matches(
+        r"[0-9]{2}\.[0-9]{2}\.[0-9]+(-[0-9]+)?", "a release with three numbers, such as '26.05.4'"
+    ),
+    "upgrade_batch": _batch,
+    "users_default_shell": path,
+    "users_group": _matches(r"[a-z_][a-z0-9_-]*", "the name of a group"),
+    "users_home_base": _own_path,
+    "users_home_mount": _empty_or(path),
+    "users_machine_groups": _each(_matches(r"[a-z_][a-z0-9_-]*", "names of groups")),
+    "users_ssh_hosts": _each(
+        _matches(
+            r"!?[A-Za-z0-9*?_\[\]][A-Za-z0-9.*?:_\[\]-]*", "host patterns of ssh_config without blanks, such as gpu*"
+        )
+    ),
+}
+
+
+def _ruled(name: str, value: t.Any) -> Iterator[str]:
+    """Yield what the rules of one name find in a value of the right type."""
+    if name in _RANGES:
+        low, high = _RANGES[name]
+        if not low <= float(value) <= high:
+            yield problem(name, value, f"{low} to {high}")
+    rule = mode_problem if name.endswith("_mode") else _RULES.get(name)
+    wrong = rule(value) if rule else ""
+    if wrong:
+        yield problem(name, value, wrong)
+
+
+def _sizes(values: Values) -> Iterator[str]:
+    record = values.get("gpucluster_vm_size_record")
+    if record:
+        yield from (f"gpucluster_vm_size_record: {fault}" for fault in records.problems(record))
+    elif values.get("gpucluster_vm_size"):
+        try:
+            records.find(values["gpucluster_vm_size"])
+        except records.CatalogueError as exc:
+            yield f"gpucluster_vm_size: {exc}"
+
+
+def _checks(values: Values) -> Iterator[str]:
+    """Judge the expectations of the health checks against the hardware of the machine."""
+    if not {"nhc_checks", "nhc_prolog_checks"} & set(values):
+        return
+    size = values.get("gpucluster_vm_size") or values.get("azure_vm_size") or "lab"
+    try:
+        record = records.find(size, values.get("gpucluster_vm_size_record"))
+        expectations.expectations(record, values.get("nhc_checks"), values.get("nhc_prolog_checks"))
+    except expectations.HealthError as exc:
+        yield f"nhc_checks, nhc_prolog_checks: {exc}"
+    except records.CatalogueError:
+        return  # said already
+
+
+def _slurm(values: Values) -> Iterator[str]:
+    """Refuse keys of slurm.conf that another input sets: what else is made from that input would not know."""
+    for key in values.get("slurm_config") or {}:
+        owner = _OWNERS.get(str(key).lower())
+        if owner:
+            yield f"slurm_config: found {key}; allowed: other keys, because {owner} sets this one"
+
+
+def _nccl(values: Values) -> Iterator[str]:
+    settings = {name: value for name, value in (values.get("nccl_settings") or {}).items() if value is not None}
+    yield from (f"nccl_settings: {fault}" for fault in conf.problems(settings))
+
+
+_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl)

@@ -1,0 +1,267 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""What is wrong with a Slurm configuration, found before any daemon reads it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf, hostlist, keys, release, values
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    Lines = Sequence[Mapping[str, t.Any]]
+
+# gpu:8, gpu:h100:8, gpu:h100:8(S:0-1), gpu
+_GRES = re.compile(
+    r"(?P<name>[A-Za-z_]\w*)(?::(?P<type>[A-Za-z][\w.-]*))?(?::(?P<count>\d+)[KkMmGg]?)?(?:\(S:[^)]*\))?\Z"
+)
+_ALWAYS_KNOWN = ("ALL", "EMPTY")
+_SHOWN = 5
+_INPUTS = {"nodename": "slurm_node_config", "partitionname": "slurm_partitions"}
+# slurmd gives a warning below so many times MessageTimeout; the values are Slurm's own defaults.
+_UNKILLABLE = 5
+_TIMEOUTS = {"messagetimeout": 10, "unkillablesteptimeout": 60}
+
+
+@dataclasses.dataclass
+class Cluster:
+    """One configuration as data, with what it is compared to."""
+
+    config: Mapping[str, t.Any]
+    lines: Lines
+    file: str = "slurm.conf"
+    version: str = "26.05"
+    variable: str = "slurm_config"
+    gpus: Mapping[str, int] | None = None
+    qos: Sequence[str] | None = None
+
+    def blame(self, first: str) -> str:
+        """Return the input that lines with a first key come from, where slurm_config is only the rest of the file."""
+        return _INPUTS.get(first.lower(), self.variable) if self.variable == "slurm_config" else self.variable
+
+    def of(self, key: str) -> list[dict[str, t.Any]]:
+        """Return the lines of one kind, their keys in lower case, without lines of defaults."""
+        found = [{str(name).lower(): value for name, value in line.items()} for line in self.lines]
+        return [
+            line
+            for line in found
+            if key.lower() in line
+            and not conf.is_absent(line[key.lower()])
+            and str(line[key.lower()]).upper() != "DEFAULT"
+        ]
+
+
+def problems(cluster: Cluster) -> list[str]:
+    """Return a message for everything that Slurm would refuse or misunderstand."""
+    release.parse(cluster.version)
+    found = values.key_problems(
+        cluster.config, _file_keys(cluster), f"{cluster.variable} ({cluster.file})", cluster.version
+    )
+    for line in cluster.lines:
+        found.extend(_line_problems(cluster, line))
+    if cluster.file != "slurm.conf":
+        return found
+    hosts, host_problems = _hosts(cluster)
+    found.extend(host_problems)
+    found.extend(_nodeset_problems(cluster, hosts))
+    found.extend(_partition_problems(cluster, hosts))
+    found.extend(_gres_problems(cluster))
+    found.extend(_qos_problems(cluster))
+    found.extend(_timeout_problems(cluster))
+    return found
+
+
+def _file_keys(cluster: Cluster) -> dict[str, keys.Key]:
+    """Return the keys of the file; lines of several keys are none of a mapping's business."""
+    known = keys.table(cluster.file)
+    if not known:
+        raise conf.ConfError(f"no keys are known of {cluster.file!r}; known files: {', '.join(_files())}")
+    return known
+
+
+def _files() -> list[str]:
+    """Return the files whose keys are known."""
+    return [name for name in keys.tables() if " " not in name]
+
+
+def _line_problems(cluster: Cluster, line: Mapping[str, t.Any]) -> list[str]:
+    """Return what is wrong with the keys of one line."""
+    first = next(iter(line), "")
+    kind = keys.line_key(first) if cluster.file == "slurm.conf" else ""
+    where = f"{cluster.blame(first)} ({cluster.file}, {first}={_label(line.get(first))})"
+    if cluster.file == "slurm.conf" and not kind:
+        return [f"{where}: a line begins with one of {', '.join(keys.LINE_KEYS)}"]
+    known = dict(keys.table(cluster.file, kind))
+    known.setdefault(first.lower(), keys.Key(first, "string"))
+    return values.key_problems(line, known, where, cluster.version)
+
+
+def _label(value: t.Any) -> str:
+    """Return a value short enough for a message."""
+    try:
+        return conf.value_text("NodeName", value)
+    except ValueError:
+        return str(value)
+
+
+def _names(value: t.Any) -> list[str]:
+    """Return the hosts that a value of hosts names."""
+    return [] if conf.is_absent(value) else hostlist.expand(conf.value_text("Nodes", value))
+
+
+def _some(names: Iterable[str]) -> str:
+    """Return the first few of many names."""
+    ordered = sorted(names, key=hostlist.natural_key)
+    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+    return ", ".join(ordered[:_SHOWN]) + more
+
+
+def _hosts(cluster: Cluster) -> tuple[set[str], list[str]]:
+    """Return every host that a NodeName line names, and what is wrong with them."""
+    hosts: set[str] = set()
+    found: list[str] = []
+    for line in cluster.of("NodeName"):
+        try:
+            names = _names(line["nodename"])
+        except ValueError as exc:
+            found.append(f"{cluster.blame('NodeName')}: NodeName: {exc}")
+            continue
+        twice = hosts.intersection(names)
+        if twice:
+            found.append(f"{cluster.blame('NodeName')}: more than one NodeName line names {_some(twice)}")
+        hosts.update(names)
+    return hosts, found
+
+
+def _nodeset_problems(cluster: Cluster, hosts: set[str]) -> list[str]:
+    """Return what is wrong with the hosts and the features of nodesets."""
+    found: list[str] = []
+    features = {
+        feature.strip().split("=")[0]
+        for line in cluster.of("NodeName")
+        for key in ("feature", "features")
+        for feature in conf.value_text(key, line.get(key) or "").split(",")
+    }
+    for line in cluster.of("NodeSet"):
+        where = f"{cluster.variable}: NodeSet {line['nodeset']}"
+        found.extend(_unknown(line.get("nodes"), hosts, where, "no NodeName line names"))
+        wanted = line.get("feature")
+        if wanted and wanted not in features:
+            found.append(f"{where}: no node has the feature {wanted!r}{values.nearest(wanted, sorted(features))}")
+        if line["nodeset"] in hosts:
+            found.append(f"{where}: a node has the same name")
+    return found
+
+
+def _partition_problems(cluster: Cluster, hosts: set[str]) -> list[str]:
+    """Return what is wrong with the nodes of partitions and with their names."""
+    partitions = cluster.of("PartitionName")
+    names = [str(line["partitionname"]) for line in partitions]
+    known = hosts | {str(line["nodeset"]) for line in cluster.of("NodeSet")} | set(_ALWAYS_KNOWN)
+    found = [
+        f"{cluster.blame('PartitionName')}: more than one PartitionName line names {name}"
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ]
+    for line in partitions:
+        where = f"{cluster.blame('PartitionName')}: PartitionName {line['partitionname']}"
+        found.extend(_unknown(line.get("nodes"), known, where, "no NodeName or NodeSet line names"))
+        other = line.get("alternate")
+        if other and other not in names:
+            found.append(f"{where}: Alternate names the unknown partition {other!r}")
+    default = [str(line["partitionname"]) for line in partitions if _is_true(line.get("default"))]
+    if len(default) > 1:
+        found.append(
+            f"{cluster.blame('PartitionName')}: only one partition can have Default=YES, found {', '.join(default)}"
+        )
+    return found
+
+
+def _unknown(value: t.Any, known: set[str], where: str, why: str) -> list[str]:
+    """Return which of the names in a value are not known."""
+    try:
+        names = [name for name in _names(value) if name not in known and name.upper() not in _ALWAYS_KNOWN]
+    except ValueError as exc:
+        return [f"{where}: {exc}"]
+    if not names:
+        return []
+    near = values.nearest(names[0], sorted(known)) if len(names) == 1 else ""
+    return [f"{where}: {why} {_some(names)}{near}"]
+
+
+def _is_true(value: t.Any) -> bool:
+    """Whether Slurm reads a value as yes."""
+    return str(value).lower() in ("yes", "up", "true", "1")
+
+
+def _gres_problems(cluster: Cluster) -> list[str]:
+    """Return what is wrong with the GRES of nodes: their form, GresTypes, and the count of GPUs."""
+    types = {str(key).lower(): value for key, value in cluster.config.items()}.get("grestypes")
+    declared = set(conf.value_text("GresTypes", types or "").split(","))
+    found: list[str] = []
+    for line in cluster.of("NodeName"):
+        where = f"{cluster.blame('NodeName')}: NodeName {_label(line['nodename'])}"
+        count = 0
+        for item in filter(None, conf.value_text("Gres", line.get("gres") or "").split(",")):
+            match = _GRES.match(item.replace(":no_consume", ""))
+            if not match:
+                found.append(f"{where}: Gres {item!r} is not of the form name[:type][:count]")
+                continue
+            if match["name"] not in declared:
+                found.append(f"{where}: Gres {item!r} needs {match['name']!r} in GresTypes")
+            count += int(match["count"] or 1) if match["name"] == "gpu" else 0
+        found.extend(_gpu_problems(cluster, line, count, where))
+    return found
+
+
+def _gpu_problems(cluster: Cluster, line: Mapping[str, t.Any], count: int, where: str) -> list[str]:
+    """Return the hosts of a line whose GPUs are counted otherwise by the catalogue."""
+    gpus = {host: right for hosts, right in (cluster.gpus or {}).items() for host in _names(hosts)}
+    try:
+        names = _names(line["nodename"])
+    except ValueError:
+        return []
+    wrong: dict[int, list[str]] = {}
+    for name in names:
+        if gpus.get(name, count) != count:
+            wrong.setdefault(gpus[name], []).append(name)
+    return [
+        f"{where}: Gres says {count} GPUs, the hardware catalogue says {right} for {_some(hosts)}"
+        for right, hosts in sorted(wrong.items())
+    ]
+
+
+def _qos_problems(cluster: Cluster) -> list[str]:
+    """Return the QOS that partitions name and nobody defines."""
+    if cluster.qos is None:
+        return []
+    known = {*cluster.qos, "normal"}
+    found: list[str] = []
+    for line in cluster.of("PartitionName"):
+        for key, name in (("qos", "QOS"), ("allowqos", "AllowQos"), ("denyqos", "DenyQos")):
+            for item in filter(None, conf.value_text(name, line.get(key) or "").split(",")):
+                if item not in known and item.upper() != "ALL":
+                    near = values.nearest(item, sorted(known))
+                    found.append(
+                        f"{cluster.blame('PartitionName')}: PartitionName {line['partitionname']}: {name} names the "
+                        f"unknown QOS {item!r}{near}"
+                    )
+    return found
+
+
+def _timeout_problems(cluster: Cluster) -> list[str]:
+    """Return a time for processes that cannot be killed that is too short for the answers of daemons."""
+    given = {str(key).lower(): value for key, value in cluster.config.items() if not conf.is_absent(value)}
+    message, unkillable = (str(given.get(name, default)) for name, default in _TIMEOUTS.items())
+    if not (message.isdigit() and unkillable.isdigit()) or int(unkillable) >= _UNKILLABLE * int(message):
+        return []
+    return [
+        f"{cluster.variable}: UnkillableStepTimeout is {unkillable}, expected {_UNKILLABLE * int(message)} or more, "
+        f"{_UNKILLABLE} times MessageTimeout ({message})"
+    ]

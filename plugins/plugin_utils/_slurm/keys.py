@@ -1,0 +1,67 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The keys of Slurm's configuration files, as the table beside this file lists them."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from pathlib import Path
+
+import yaml
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import release
+
+# The first key of a line that carries more than one; the lines of such a kind have a table of their own.
+LINE_KEYS = ("NodeName", "NodeSet", "PartitionName", "DownNodes", "PowerAction")
+
+_TABLE = Path(__file__).with_name("keys.yml")
+
+
+class Key(t.NamedTuple):
+    """One key that Slurm reads."""
+
+    name: str
+    type: str
+    since: str = ""
+    until: str = ""
+    defunct: str = ""
+    choices: tuple[str, ...] = ()
+
+    def unread(self, version: str) -> str:
+        """Return why a version does not use the key; empty when it does."""
+        series = release.parse(version).series
+        if self.since and series < release.parse(self.since).series:
+            return f"Slurm reads it from {self.since} on"
+        if self.until and series > release.parse(self.until).series:
+            return f"Slurm read it up to {self.until}"
+        if self.defunct and series >= release.parse(self.defunct).series:
+            return f"Slurm ignores it from {self.defunct} on"
+        return ""
+
+
+@functools.cache
+def tables() -> dict[str, dict[str, Key]]:
+    """Return the keys by table and by name in lower case: Slurm does not tell the cases apart."""
+    loaded = yaml.load(_TABLE.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    return {table: {name.lower(): _key(name, entry) for name, entry in keys.items()} for table, keys in loaded.items()}
+
+
+def table(file: str, line_key: str = "") -> dict[str, Key]:
+    """Return the keys of a file, or of one kind of line in it; empty for a file that is not listed."""
+    return tables().get(f"{file} {line_key}" if line_key else file, {})
+
+
+def line_key(name: str) -> str:
+    """Return how slurm.conf writes the key that begins a line of several; empty for any other key."""
+    return {key.lower(): key for key in LINE_KEYS}.get(name.lower(), "")
+
+
+def _key(name: str, entry: t.Any) -> Key:
+    """Return one entry of the table."""
+    if isinstance(entry, str):
+        return Key(name, entry)
+    return Key(name, **{**entry, "choices": tuple(entry.get("choices", ()))})

@@ -1,0 +1,109 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import re
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.cluster import Cluster, problems
+
+ALICE = {"name": "alice", "uid": 2001}
+
+
+def found(groups: dict[str, list[str]] | None = None, **values: t.Any) -> list[str]:
+    chosen = {"slurm_controller": ["head"], "slurm_compute": ["gpu1", "gpu2"], **(groups or {})}
+    hosts = list(dict.fromkeys(host for names in chosen.values() for host in names))
+    machines: dict[str, dict[str, t.Any]] = {host: {"host": host} for host in hosts}
+    machines.update(values.pop("machines", {}))
+    return problems(Cluster({"all": hosts, **chosen}, values, machines))
+
+
+def test_a_plain_cluster_is_right() -> None:
+    assert found() == []
+    assert found({"slurm_database": ["head"], "nfs_server": ["head"], "lab": ["head"], "rack_a": ["gpu1"]}) == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "values", "words"),
+    [
+        (
+            {},
+            {"slurm_controllers": ["head9"]},
+            "slurm_controllers: found 'head9'; allowed: the name of a machine of the",
+        ),
+        ({}, {"slurm_database": "db9"}, "slurm_database: found 'db9'"),
+        ({}, {"munge_key_host": "head1"}, "munge_key_host: found 'head1'; .*did you mean head"),
+        ({}, {"users_keys_host": "nowhere"}, "users_keys_host: found 'nowhere'"),
+        (
+            {"slurm_compute": [], "slurm_computes": ["gpu1"]},
+            {},
+            "found the group slurm_computes.*allowed: slurm_compute",
+        ),
+        ({"slurm_compute": []}, {}, "found no compute node"),
+        ({}, {"gpucluster_removed_nodes": ["gpu1", "gpu2"]}, "found no compute node"),
+        ({"nfs_sever": ["head"]}, {}, "found the group nfs_sever"),
+        ({"slurm_compute": ["gpu1.example.com"]}, {}, "named gpu1.example.com; allowed: the name that 'hostname -s'"),
+        ({"slurm_compute": ["10.0.0.5"]}, {}, "named 10.0.0.5"),
+        ({"slurm_compute": ["GPU1"]}, {}, "named GPU1"),
+        ({"slurm_controller": ["Head"]}, {}, "named Head"),
+        ({"slurm_compute": ["localhost"]}, {}, "a machine of the cluster named localhost"),
+        ({"slurm_controller": ["a", "b"]}, {"slurm_state_directory": "/var/lib/slurm"}, "storage that a and b share"),
+        ({"slurm_controller": ["a", "b"]}, {"slurm_state_directory": "/tmp"}, "storage that a and b share"),
+        ({}, {"slurm_user_uid": 2001, "users_accounts": [ALICE]}, "slurm_user_uid: found 2001; .*gives it to alice"),
+        ({}, {"slurm_user_uid": "2001", "users": [{"username": "bob", "uid": 2001}]}, "gives it to bob"),
+        ({}, {"users_accounts": [{"name": "carl", "uid": 22078}]}, "slurm_user_uid: found 22078; .*gives it to carl"),
+        ({}, {"gpucluster_nfs_server": "filer"}, "the group nfs_client is empty"),
+    ],
+)
+def test_what_the_inventory_alone_shows_is_refused(
+    groups: dict[str, list[str]], values: dict[str, t.Any], words: str
+) -> None:
+    assert any(re.search(words, text) for text in found(groups, **values)), found(groups, **values)
+
+
+@pytest.mark.parametrize(
+    ("groups", "values"),
+    [
+        ({"slurm_controller": ["a", "b"]}, {"slurm_state_directory": "/shared/slurm"}),
+        (
+            {"slurm_controller": ["a", "b"]},
+            {"slurm_state_directory": "/var/slurm", "nfs_mounts": [{"path": "/var/slurm"}]},
+        ),
+        ({}, {"slurm_state_directory": "/var/lib/slurm"}),
+        ({}, {"slurm_database": ""}),
+        ({"nfs_client": ["gpu1"]}, {"gpucluster_nfs_server": "filer"}),
+        ({"slurm_login": ["login.example.com"]}, {}),
+    ],
+)
+def test_what_is_meant_passes(groups: dict[str, list[str]], values: dict[str, t.Any]) -> None:
+    assert found(groups, **values) == []
+
+
+def test_a_node_has_to_say_what_hardware_it_is() -> None:
+    groups = {"slurm_controller": ["head"], "slurm_compute": ["gpu1"]}
+
+    (sentence,) = problems(Cluster({"all": ["head", "gpu1"], **groups}, {}, {"head": {}, "gpu1": {}}, ["head", "gpu1"]))
+
+    assert sentence.startswith("gpucluster_vm_size: found nothing for gpu1; allowed: DGX_A100, ")
+
+
+def test_a_cloud_may_count_in_capital_letters() -> None:
+    groups = {"slurm_compute": ["gpu00000A"]}
+
+    assert found(groups, machines={"gpu00000A": {"computer_name": "gpu00000A"}}) == []
+    assert len(found(groups, machines={"gpu00000A": {"computer_name": "other"}})) == 1
+
+
+@pytest.mark.parametrize(
+    ("machine", "faults"),
+    [
+        ({"host": "localhost"}, 0),
+        ({"host": "127.0.0.1"}, 0),
+        ({"host": "10.0.0.9"}, 1),
+    ],
+)
+def test_no_other_machine_takes_the_name_of_this_one(machine: dict[str, str], faults: int) -> None:
+    assert len(found({"others": ["localhost"]}, machines={"localhost": machine})) == faults

@@ -1,0 +1,147 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import rules
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("base_hosts", {"gpu1": "10.0.1.400"}, "its IP address"),
+        ("base_memlock", "much", "KiB"),
+        ("base_nofile", 0, "1024 to"),
+        ("base_packages", ["rm -rf /"], "names of packages"),
+        ("base_sysctl", {"vm.swappiness": {"a": 1}}, "names such as vm.swappiness"),
+        ("base_sysctl", {"vm swappiness": 1}, "names such as vm.swappiness"),
+        ("base_time_servers", ["10.0.1.400"], "IP address"),
+        ("base_time_service", "ntpd", "chrony"),
+        ("docker_users", ["a b"], "names of users"),
+        ("gpu_count", -1, "0 to 64"),
+        ("gpu_driver_wait_seconds", "-5", "0 to 3600"),
+        ("gpu_graphics_clock", 1_000_000, "0 to 10000"),
+        ("gpu_power_limit", "lots", "watts"),
+        ("gpucluster_containers", "maybe", "true or false"),
+        ("gpucluster_mirror", "mirror", "a URL"),
+        ("gpucluster_nfs_server", "10.0.1.400", "IP address"),
+        ("gpucluster_vm_size", "Standard_X", "unknown VM size"),
+        ("gpucluster_vm_size_record", {"name": "x"}, "missing required"),
+        ("munge_key", 5.5, "not shown"),
+        ("nccl_enroot_path", "etc", "an absolute path"),
+        ("nccl_environment", {"1A": "x"}, "environment variables"),
+        ("nccl_gpus_per_bridge", 99, "0 to 16"),
+        ("nccl_settings", {"NCCL_DEBUG": "a b"}, "a value has no blanks"),
+        ("nccl_settings", {"DEBUG": "x"}, "no name of a variable of NCCL"),
+        ("nccl_topology_path", "topo.xml", "an absolute path"),
+        ("nfs_server_address", "10.0.1.400", "IP address"),
+        ("nhc_checks", {"gpu_cout": {}}, "unknown check"),
+        ("nhc_prolog_checks", ["gpu_cout"], "unknown check"),
+        ("nhc_python", "python3", "an absolute path"),
+        ("nhc_source_url", "/no/such/file", "a file that is there"),
+        ("nhc_state_directory", "/", "not the system's"),
+        ("nhc_timeout_seconds", 0, "1 to 3600"),
+        ("nhc_tools", {"nvidia-smi": "/usr/bin/nvidia-smi"}, "nvidia_smi"),
+        ("nhc_tools", {"dcgmi": "dcgmi"}, "absolute paths"),
+        ("nhc_version", "newest", "a release"),
+        ("pyxis_source_url", "pyxis.tar.gz", "a file that is there"),
+        ("scratch_mode", 0o755, "an octal mode in quotes"),
+        ("scratch_mount_options", "noatime\nnodev", "one line"),
+        ("scratch_mount_options", "noatime x", "options of mount"),
+        ("slurm_batch", "0", "a number of machines"),
+        ("slurm_cluster_name", "Lab 1", "lower-case"),
+        ("slurm_config", {"ClusterName": "x"}, "slurm_cluster_name sets this one"),
+        ("slurm_config", {"NodeName": "x"}, "the group slurm_compute"),
+        ("slurm_config", {"slurmctldhost": "x"}, "slurm_controllers sets this one"),
+        ("slurm_configure_options", ["; reboot"], "options such as"),
+        ("slurm_failures_percent", 101, "0 to 100"),
+        ("slurm_memory_headroom_percent", 100, "0 to 90"),
+        ("slurm_pam_users", ["a:b"], "names of users"),
+        ("slurm_private_tmp_directory", "tmp", "an absolute path"),
+        ("slurm_source_url", "/no/such/archive.tar.bz2", "a file that is there"),
+        ("slurm_state_directory", "", "an absolute path"),
+        ("slurm_state_directory", "slurm", "an absolute path"),
+        ("slurm_state_directory", "/", "not the system's"),
+        ("slurm_user_uid", 0, "1 to"),
+        ("slurm_version", "24.11", "three numbers"),
+        ("upgrade_batch", "abc", "a number of machines"),
+        ("upgrade_batch", "0%", "a number of machines"),
+        ("upgrade_batch", -1, "a number of machines"),
+        ("users_default_shell", "bash", "an absolute path"),
+        ("users_home_base", "home", "an absolute path"),
+        ("users_home_base", "/", "not the system's"),
+        ("users_home_mode", 0o711, "an octal mode in quotes"),
+        ("users_home_mode", "rwx", "an octal mode in quotes"),
+        ("users_ssh_hosts", ["gpu*\n  ProxyCommand evil"], "one line"),
+        ("users_ssh_hosts", ["gpu* 10.*"], "host patterns"),
+    ],
+)
+def test_a_bad_input_is_refused_by_its_name(name: str, value: t.Any, words: str) -> None:
+    faults, _good = rules.judge({"gpucluster_vm_size": "lab", name: value})
+
+    assert [text for text in faults if text.startswith(name) or f"{name}, " in text or f", {name}" in text]
+    assert len(faults) == 1, faults
+    assert words in faults[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("base_hosts", {"gpu1": "10.0.1.4", "gpu2": "fd00::2"}),
+        ("base_memlock", 8192),
+        ("base_time_servers", ["ntp.example.com", "10.0.0.1"]),
+        ("enroot_mirror", ""),
+        ("gpu_power_limit", 400),
+        ("gpucluster_networks", {"cluster": "10.0.0.0/24"}),
+        ("nccl_settings", {"NCCL_DEBUG": None}),
+        ("nhc_checks", {"clock": {"enabled": False}}),
+        ("nhc_source_url", str(Path(__file__))),
+        ("slurm_batch", ["10%", 5]),
+        ("slurm_config", {"KillWait": 30}),
+        ("slurm_source_url", "https://mirror.example.com/slurm-26.05.4.tar.bz2"),
+        ("slurm_version", "26.05.0-1"),
+        ("upgrade_batch", 5),
+        ("upgrade_batch", "10%"),
+        ("users_home_mode", "0711"),
+        ("users_ssh_hosts", ["gpu?", "10.0.0.?", "fd00::1", "!head"]),
+    ],
+)
+def test_a_good_input_passes(name: str, value: t.Any) -> None:
+    assert rules.judge({"gpucluster_vm_size": "lab", name: value}) == ([], {"gpucluster_vm_size": "lab", name: value})
+
+
+def test_all_faults_are_said_at_once() -> None:
+    assert len(rules.judge({"gpu_clocks": "fast", "base_nofile": 0, "nccl_settings": {"x": 1}}).faults) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("users_acounts", "users_accounts"),
+        ("slurm_databse", "slurm_database"),
+        ("gpucluster_vmsize", "gpucluster_vm_size"),
+        ("nhc_check", "nhc_checks"),
+    ],
+)
+def test_a_misspelt_name_is_refused_with_the_nearest_one(name: str, near: str) -> None:
+    (sentence,) = rules.unknown([name, "users_accounts"])
+
+    assert sentence.startswith(f"{name}: no role reads it; did you mean {near}?")
+    assert rules.unknown([name], own=[name]) == []
+
+
+def test_names_of_the_site_and_of_playbooks_are_left_alone() -> None:
+    assert rules.unknown(["ansible_user", "site_users", "slurm_site_contact", "gpucluster_input_host"]) == []
+
+
+def test_no_rule_is_about_a_name_that_no_role_has() -> None:
+    names = {*rules._RULES, *rules._RANGES}
+
+    assert names <= rules.known()
+    assert {name for name in inputs_types.options() if name.endswith("_mode")} == {"users_home_mode", "scratch_mode"}

@@ -1,0 +1,50 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import nodes
+
+LAB = {"gpucluster_vm_size": "lab"}
+H100 = {"azure_vm_size": "Standard_ND96isr_H100_v5"}
+
+
+def test_equal_hosts_share_a_group_in_the_order_of_the_inventory() -> None:
+    groups = nodes.group(["gpu1", "login", "gpu2"], {"gpu1": H100, "login": LAB, "gpu2": H100})
+
+    assert [group["hosts"] for group in groups] == ["gpu[1-2]", "login"]
+    assert groups[0]["record"]["gpus"]["count"] == 8
+
+
+def test_ten_thousand_equal_hosts_are_one_group() -> None:
+    hosts = [f"gpu{number}" for number in range(10_000)]
+
+    assert len(nodes.group(hosts, dict.fromkeys(hosts, H100))) == 1
+
+
+def test_the_size_of_the_site_wins_over_azures() -> None:
+    groups = nodes.group(["gpu1"], {"gpu1": H100 | LAB})
+
+    assert groups[0]["record"]["name"] == "lab"
+
+
+def test_an_addition_to_the_node_line_makes_another_group() -> None:
+    groups = nodes.group(["gpu1", "gpu2"], {"gpu1": LAB, "gpu2": LAB | {"slurm_node_config": {"Weight": 5}}})
+
+    assert [group["config"] for group in groups] == [{}, {"Weight": 5}]
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({}, "host gpu1: gpucluster_vm_size is not set"),
+        ({"gpucluster_vm_size": "huge"}, "host gpu1: gpucluster_vm_size.*huge"),
+    ],
+)
+def test_a_host_without_a_known_size_is_named(variables: dict[str, t.Any], message: str) -> None:
+    with pytest.raises(nodes.NodeError, match=message):
+        nodes.group(["gpu1"], {"gpu1": variables})
