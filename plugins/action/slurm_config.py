@@ -53,7 +53,7 @@ class ActionModule(ActionBase):
         }
         to_write = wanted.module_files()
         if to_write:
-            written = self._module("hpcai.gpucluster.text_files", {"files": to_write})
+            written = self._module("hpcai.gpucluster.file_set", {"files": to_write})
             result["diff"] = [one for one in written.get("diff", []) if one["after_header"] != config_state.PENDING]
         if wanted.needed and not self._task.check_mode:
             self._apply(restart=wanted.restarts)
@@ -74,7 +74,7 @@ class ActionModule(ActionBase):
         self._module("ansible.builtin.systemd_service", {"name": "slurmctld", "state": state})
         self._reconfigure()
         note = {"path": config_state.PENDING, "state": "absent"}
-        self._module("hpcai.gpucluster.text_files", {"files": [note]})
+        self._module("hpcai.gpucluster.file_set", {"files": [note]})
 
     def _reconfigure(self) -> None:
         """Let the controller and all nodes read their files again; a controller that starts answers late."""
