@@ -33,15 +33,11 @@ def bench() -> t.Any:
 def events(tasks: dict[str, int], changed: bool = False) -> list[dict[str, t.Any]]:
     """Return a run in which each host did so many tasks."""
     when = "2026-11-22T08:00:00+00:00"
-    done = [
-        {
-            "event": "runner_on_ok",
-            "created": when,
-            "event_data": {"host": host, "task": f"Task {number}", "duration": number, "res": {"changed": changed}},
-        }
-        for host, count in tasks.items()
-        for number in range(count)
-    ]
+    done = []
+    for host, count in tasks.items():
+        for number in range(count):
+            data = {"host": host, "task": f"Task {number}", "duration": number, "res": {"changed": changed}}
+            done.append({"event": "runner_on_ok", "created": when, "event_data": data})
     return [{"event": "playbook_on_play_start", "created": when, "event_data": {"name": "Play"}}, *done]
 
 
