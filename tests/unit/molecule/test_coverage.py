@@ -106,11 +106,9 @@ def test_nothing_that_users_run_is_missing_from_all_scenarios(everything: dict[s
 @pytest.mark.parametrize(
     ("scenario", "named"),
     [
-        ("docker", ["nvidia_container_toolkit/main", "nvidia_container_toolkit/remove", "docker/main"]),
+        ("docker", ["docker/main", "docker/remove"]),
         ("gpu", ["gpu_driver_source=distribution", "gpu_driver_source=nvidia"]),
-        ("login", ["slurm/login"]),
         ("nfs", ["nfs/validate_client", "nfs/validate_server", "nfs/server", "nfs/client"]),
-        ("nhc", ["nhc_provider=nhc"]),
     ],
 )
 def test_what_only_one_scenario_applies_is_named_without_it(
@@ -119,6 +117,18 @@ def test_what_only_one_scenario_applies_is_named_without_it(
     left = missing(found for name, found in everything.items() if name != scenario)
 
     assert set(named) <= set(left)
+
+
+def test_a_login_machine_that_is_missing_is_noticed(everything: dict[str, Seen], tmp_path: Path) -> None:
+    for name in ("roles", "playbooks", "inventories", ".config", "site.yml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "molecule", tmp_path / "molecule", symlinks=True)
+    inventory = tmp_path / "molecule/login/inventory/hosts.yml"
+    text = inventory.read_text(encoding="utf-8")
+    inventory.write_text(text.replace("slurm_login: {hosts: {login: {}}}", "slurm_login: {}"), encoding="utf-8")
+    without = seen(Scenario(tmp_path, tmp_path / "molecule/login"), all_options(ROOT))
+
+    assert everything["login"].entries - without.entries == {"slurm/login"}
 
 
 ARGUMENTS = "argument_specs: {main: {options: {web_port_open: {type: bool, default: true}}}, remove: {}}"

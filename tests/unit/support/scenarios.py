@@ -240,5 +240,6 @@ def _extra(words: list[str]) -> Variables:
         if option in ("-e", "--extra-vars") and value.startswith("{") and not value.startswith("{{"):
             extra.update(json.loads(value))
         elif option in ("-e", "--extra-vars") and re.match(r"\w+=", value):
-            extra.update([trust_as_template(value).split("=", 1)])
+            name, text = value.split("=", 1)
+            extra[name] = trust_as_template(text)
     return extra
