@@ -238,6 +238,10 @@ _RULES: dict[str, Rule] = {
     "enroot_sysctl": _sysctl,
     "gpu_driver_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
     "gpu_driver_repository": _empty_or(_url),
+    "gpu_driver_repository_key": _empty_or(_matches(r"(https?://|/)[^\s'\"]+", "a URL, or an absolute path")),
+    "gpu_driver_repository_key_checksum": _empty_or(
+        _matches(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", "sha256:digest, in lower case")
+    ),
     "gpu_power_limit": _matches(r"|default|max|[0-9]+(\.[0-9]+)?", "watts, default, max, or an empty text"),
     "gpucluster_mirror": _empty_or(_url),
     "gpucluster_networks": _networks,
@@ -346,4 +350,13 @@ def _nccl(values: Values) -> Iterator[str]:
     yield from (f"nccl_settings: {fault}" for fault in conf.problems(settings))
 
 
-_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl)
+def _driver(values: Values) -> Iterator[str]:
+    """Refuse a repository of drivers whose key nobody vouches for."""
+    name, key = "gpu_driver_repository_key", str(values.get("gpu_driver_repository_key") or "")
+    if values.get("gpu_driver_source") == "nvidia" and not key.startswith("/") and not values.get(f"{name}_checksum"):
+        yield problem(
+            f"{name}_checksum", "", f"sha256:digest of the key; or the path of a key on the machine in {name}"
+        )
+
+
+_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl, _driver)
