@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes imp
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import nearest, path, problem
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_address, nearest, path, problem
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -137,18 +136,10 @@ def _other_name(name: str) -> str:
     return _OTHER_NAMES.get(name, record if record in inputs_types.options() else "")
 
 
-def is_address(text: str) -> bool:
-    """Tell whether a text is an IP address."""
-    try:
-        return bool(ipaddress.ip_address(text.strip("[]")))
-    except ValueError:
-        return False
-
-
 def host(value: t.Any) -> str:
     """Take a host name or an address; digits and dots alone have to be an address."""
     text = str(value)
-    if is_address(text) or (_HOST.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
+    if is_address(text.strip("[]")) or (_HOST.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
         return ""
     return "the name or the IP address of a machine"
 
@@ -206,7 +197,7 @@ def _sysctl(value: t.Any) -> str:
 
 
 def _hosts_file(value: t.Any) -> str:
-    good = all(_HOST.fullmatch(str(name)) and is_address(str(address)) for name, address in value.items())
+    good = all(_HOST.fullmatch(str(name)) and is_address(str(address).strip("[]")) for name, address in value.items())
     return "" if good else "names of machines, each with its IP address"
 
 
