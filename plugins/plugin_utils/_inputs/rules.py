@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes imp
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import nearest, path, problem
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_address, nearest, path, problem
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -137,18 +136,10 @@ def _other_name(name: str) -> str:
     return _OTHER_NAMES.get(name, record if record in inputs_types.options() else "")
 
 
-def is_address(text: str) -> bool:
-    """Tell whether a text is an IP address."""
-    try:
-        return bool(ipaddress.ip_address(text.strip("[]")))
-    except ValueError:
-        return False
-
-
 def host(value: t.Any) -> str:
     """Take a host name or an address; digits and dots alone have to be an address."""
     text = str(value)
-    if is_address(text) or (_HOST.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
+    if is_address(text.strip("[]")) or (_HOST.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
         return ""
     return "the name or the IP address of a machine"
 
@@ -206,7 +197,7 @@ def _sysctl(value: t.Any) -> str:
 
 
 def _hosts_file(value: t.Any) -> str:
-    good = all(_HOST.fullmatch(str(name)) and is_address(str(address)) for name, address in value.items())
+    good = all(_HOST.fullmatch(str(name)) and is_address(str(address).strip("[]")) for name, address in value.items())
     return "" if good else "names of machines, each with its IP address"
 
 
@@ -238,6 +229,10 @@ _RULES: dict[str, Rule] = {
     "enroot_sysctl": _sysctl,
     "gpu_driver_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
     "gpu_driver_repository": _empty_or(_url),
+    "gpu_driver_repository_key": _empty_or(_matches(r"(https?://|/)[^\s'\"]+", "a URL, or an absolute path")),
+    "gpu_driver_repository_key_checksum": _empty_or(
+        _matches(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", "sha256:digest, in lower case")
+    ),
     "gpu_power_limit": _matches(r"|default|max|[0-9]+(\.[0-9]+)?", "watts, default, max, or an empty text"),
     "gpucluster_mirror": _empty_or(_url),
     "gpucluster_networks": _networks,
@@ -346,4 +341,13 @@ def _nccl(values: Values) -> Iterator[str]:
     yield from (f"nccl_settings: {fault}" for fault in conf.problems(settings))
 
 
-_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl)
+def _driver(values: Values) -> Iterator[str]:
+    """Refuse a repository of drivers whose key nobody vouches for."""
+    name, key = "gpu_driver_repository_key", str(values.get("gpu_driver_repository_key") or "")
+    if values.get("gpu_driver_source") == "nvidia" and not key.startswith("/") and not values.get(f"{name}_checksum"):
+        yield problem(
+            f"{name}_checksum", "", f"sha256:digest of the key; or the path of a key on the machine in {name}"
+        )
+
+
+_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl, _driver)
