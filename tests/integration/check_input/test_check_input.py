@@ -249,7 +249,7 @@ def test_the_command_line_is_judged_as_well(playbook: str, given: str, said: Sai
 def test_switches_in_words_pass_and_switch_off(word: str, said: Said) -> None:
     given = ["-e", f"gpucluster_containers={word} slurm_pam_adopt={word} slurm_private_tmp={word} slurm_x11={word}"]
 
-    code, output = said(_inventory(), "playbooks/preflight.yml", *given)
+    code, output = said(_inventory(), "playbooks/check_input.yml", *given)
 
     assert code == 0, output[-3000:]
     assert "hpcai.gpucluster.slurm : Validate" in output
@@ -275,7 +275,7 @@ def test_a_password_that_slurm_cannot_read_is_not_shown(said: Said) -> None:
 
 
 def test_right_input_passes(said: Said) -> None:
-    code, output = said(_inventory(users_accounts=[ALICE]), "playbooks/preflight.yml")
+    code, output = said(_inventory(users_accounts=[ALICE]), "playbooks/check_input.yml")
 
     assert code == 0, output[-3000:]
 
@@ -283,7 +283,7 @@ def test_right_input_passes(said: Said) -> None:
 def test_shared_state_allows_two_controllers(said: Said) -> None:
     inventory = _two_controllers(slurm_state_directory="/shared/slurm")
 
-    assert said(inventory, "playbooks/preflight.yml")[0] == 0
+    assert said(inventory, "playbooks/check_input.yml")[0] == 0
 
 
 def test_older_group_names_are_understood(said: Said) -> None:
@@ -292,11 +292,11 @@ def test_older_group_names_are_understood(said: Said) -> None:
     children["slurm-master"] = children.pop("slurm_controller")
     children["slurm-node"] = children.pop("slurm_compute")
 
-    assert said(inventory, "playbooks/preflight.yml")[0] == 0
+    assert said(inventory, "playbooks/check_input.yml")[0] == 0
 
 
 def test_storage_is_checked_once_for_equal_machines(said: Said) -> None:
-    code, output = said(_storage(), "playbooks/preflight.yml")
+    code, output = said(_storage(), "playbooks/check_input.yml")
 
     assert code == 0, output[-3000:]
     assert re.search(r"gpu1 : ok=[1-9]", output)
@@ -306,7 +306,7 @@ def test_storage_is_checked_once_for_equal_machines(said: Said) -> None:
 def test_input_that_needs_facts_waits_for_them(said: Said) -> None:
     inventory = _storage(gpucluster_nfs_server="{{ hostvars['head'].ansible_facts['all_ipv4_addresses'][0] }}")
 
-    code, output = said(inventory, "playbooks/preflight.yml")
+    code, output = said(inventory, "playbooks/check_input.yml")
 
     assert code == 0, output[-3000:]
 
