@@ -286,13 +286,33 @@ def test_shared_state_allows_two_controllers(said: Said) -> None:
     assert said(inventory, "playbooks/check_input.yml")[0] == 0
 
 
-def test_older_group_names_are_understood(said: Said) -> None:
+def _older_names() -> dict[str, t.Any]:
     inventory = _inventory()
     children = inventory["all"]["children"]
     children["slurm-master"] = children.pop("slurm_controller")
     children["slurm-node"] = children.pop("slurm_compute")
+    return inventory
 
-    assert said(inventory, "playbooks/check_input.yml")[0] == 0
+
+def test_older_group_names_are_understood(said: Said) -> None:
+    assert said(_older_names(), "playbooks/check_input.yml")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reached"),
+    [
+        (["playbooks/gpu_clocks.yml"], {"gpu1", "gpu2"}),
+        (["playbooks/gpu_clocks.yml", "--limit", "gpu2"], {"gpu2"}),
+        (["playbooks/check.yml", "--limit", "slurm-master"], {"head"}),
+        (["playbooks/users.yml", "--check"], {"head", "gpu1", "gpu2"}),
+    ],
+)
+def test_a_playbook_alone_reaches_the_machines_of_older_groups(
+    said: Said, arguments: list[str], reached: set[str]
+) -> None:
+    output = said(_older_names(), *arguments)[1]
+
+    assert set(re.findall(r"fatal: \[(\w+)\]: UNREACHABLE", output)) == reached, output[-2000:]
 
 
 def test_storage_is_checked_once_for_equal_machines(said: Said) -> None:

@@ -66,7 +66,6 @@ def test_a_client_makes_no_homes_where_it_mounts_them(
 def test_the_first_client_makes_homes_on_a_filer() -> None:
     assert homes("login", CLIENTS) == (True, "/home")
     assert homes("gpu1", CLIENTS) == (False, "/home")
-    assert homes("login", {"nfs_server": [], "nfs_client": [], "slurm-nfs-client": ["login"]}) == (True, "/home")
 
 
 def test_homes_on_a_disk_of_the_server_need_its_mount() -> None:
@@ -83,7 +82,6 @@ def test_homes_on_a_disk_of_the_server_need_its_mount() -> None:
         ({"slurm_controller": ["c1", "c2"]}, ["c1"]),
         ({"slurm_controller": ["c1", "c2"], "slurm_build": []}, ["c1"]),
         ({"slurm_controller": ["c1", "c2"], "slurm_build": ["b1"]}, ["b1"]),
-        ({"slurm-master": ["m1"]}, ["m1"]),
     ],
 )
 def test_slurm_is_built_once_on_the_first_controller_where_no_machine_is_named(
