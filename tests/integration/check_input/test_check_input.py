@@ -100,6 +100,22 @@ CASES = {
         _inventory(gpucluster_vm_size="Standard_ND96_typo"),
         "gpucluster_vm_size: unknown VM size .{1,2}Standard_ND96_typo.{1,2}; known sizes: DGX_A100",
     ),
+    "a broken hardware record": (
+        _inventory(gpucluster_vm_size_record={"name": "own", "gpus": {"cout": 8}}),
+        "gpucluster_vm_size_record: missing required arguments: cpus, memory_mib, numa_nodes",
+    ),
+    "a broken hardware record of one role": (
+        _inventory(gpu_hardware={"name": "own"}),
+        "gpu_hardware: missing required arguments: cpus, gpus, memory_mib, numa_nodes",
+    ),
+    "an unknown VM size of one role": (
+        _inventory(nccl_hardware="{{ 'DGX_H10' | hpcai.gpucluster.vm_size }}"),
+        "nccl_hardware: .*unknown VM size .{1,2}DGX_H10.{1,2}; known sizes: .*; did you mean DGX_H100",
+    ),
+    "the size of one role": (
+        _inventory(scratch_vm_size="lab"),
+        "scratch_vm_size: no role reads it; did you mean scratch_hardware",
+    ),
     "no controller": (_no_controller(), "slurm_controllers is empty"),
     "two controllers without shared state": (
         _two_controllers(),
