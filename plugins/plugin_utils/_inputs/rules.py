@@ -218,6 +218,7 @@ def _networks(value: t.Any) -> str:
 
 
 _FOLDER = _matches(r"/[A-Za-z0-9._/+@:-]+", "an absolute path of letters, digits and ._/+@:-")
+_SHA256 = _matches(r"(sha256:[0-9a-f]{64})?", "sha256: and 64 hexadecimal digits")
 _RULES: dict[str, Rule] = {
     "base_hosts": _hosts_file,
     "base_memlock": _memlock,
@@ -225,6 +226,8 @@ _RULES: dict[str, Rule] = {
     "base_sysctl": _sysctl,
     "base_time_servers": _each(host),
     "base_time_service": _time_service,
+    "docker_data_root": _empty_or(path),
+    "docker_key_checksum": _SHA256,
     "docker_users": _each(_matches(r"[a-z_][a-z0-9_-]*", "names of users")),
     "enroot_sysctl": _sysctl,
     "gpu_driver_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
@@ -249,6 +252,10 @@ _RULES: dict[str, Rule] = {
     "nhc_state_directory": _own_path,
     "nhc_tools": _tools,
     "nhc_version": _matches(r"[0-9]+(\.[0-9]+)*([-.][A-Za-z0-9]+)?", "a release, such as '1.4.3'"),
+    "nvidia_container_toolkit_key_checksum": _SHA256,
+    "nvidia_container_toolkit_version": _matches(
+        r"([0-9]+\.[0-9]+\.[0-9]+-[0-9]+)?", "a version such as 1.20.1-1, or an empty string"
+    ),
     "pyxis_source_url": _source,
     "scratch_mount_options": _matches(
         r"[A-Za-z0-9_.:=/@+-]+(,[A-Za-z0-9_.:=/@+-]+)*", "options of mount, separated by commas, such as noatime,nodev"
@@ -350,4 +357,14 @@ def _driver(values: Values) -> Iterator[str]:
         )
 
 
-_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl, _driver)
+def _docker(values: Values) -> Iterator[str]:
+    config = values.get("docker_config") or {}
+    if "hosts" in config:
+        yield "docker_config: found hosts; allowed: other keys, because the systemd unit of the engine sets this one"
+    if "data-root" in config and values.get("docker_data_root"):
+        yield "docker_config: found data-root; allowed: other keys, because docker_data_root sets this one"
+    if values.get("docker_source") == "upstream" and values.get("docker_key_checksum") == "":
+        yield "docker_key_checksum: found ''; allowed with docker_source upstream: sha256: and 64 hexadecimal digits"
+
+
+_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl, _driver, _docker)
