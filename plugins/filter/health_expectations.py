@@ -9,6 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 
 DOCUMENTATION = r"""
@@ -17,7 +18,7 @@ author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
 short_description: Turn a hardware record into what the health program expects
 description:
-  - Returns the configuration of C(gpucluster-check), which the role P(hpcai.gpucluster.nhc#role) writes to
+  - Returns the configuration of C(gpucluster-check), which the role P(hpcai.gpucluster.health#role) writes to
     C(/etc/gpucluster/check.json).
   - Expectations come from the record, from the inputs of the roles that set the machine up, and from a table of
     thresholds, never from the machine that is judged.
@@ -90,14 +91,9 @@ def health_expectations(
 ) -> dict[str, t.Any]:
     """Return the configuration of the health program."""
     try:
-        return expectations.expectations(record, overrides, prolog, inputs)
-    except expectations.HealthError as exc:
+        return expectations.expectations(records.checked(record, "the hardware record"), overrides, prolog, inputs)
+    except (expectations.HealthError, records.CatalogueError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.health_expectations: {exc}") from exc
-    except (KeyError, TypeError, AttributeError) as exc:
-        raise AnsibleFilterError(
-            f"hpcai.gpucluster.health_expectations: expected a record of hpcai.gpucluster.vm_size, "
-            f"found one without {exc}"
-        ) from exc
 
 
 class FilterModule:

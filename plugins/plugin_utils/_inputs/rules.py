@@ -47,8 +47,11 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "upgrade_batch": {"type": "raw"},
     "users": {"type": "list", "elements": "dict"},
 }
+# Names that inputs of a role had before; each of the new prefixes is tried.
+_PREFIXES = {"nhc_": ("health_", "health_nhc_")}
+RENAMED = {"nhc_vm_size": "gpucluster_vm_size", "nhc_vm_size_record": "health_hardware"}
 # Judged by the filters of their roles, with more to compare them with than is known here.
-_ELSEWHERE = ("slurm_nodes", "slurm_topology", "nccl_hardware")
+_ELSEWHERE = ("slurm_nodes", "slurm_topology", "health_hardware", "nccl_hardware")
 _RANGES: dict[str, tuple[int, int]] = {
     "base_nofile": (1024, 1 << 30),
     "enroot_images_reserve_gib": (0, 1 << 20),
@@ -57,8 +60,8 @@ _RANGES: dict[str, tuple[int, int]] = {
     "gpu_graphics_clock": (0, 10_000),
     "gpu_memory_clock": (0, 20_000),
     "nccl_gpus_per_bridge": (0, 16),
-    "nhc_epilog_gpu_memory_mib": (0, 1 << 20),
-    "nhc_timeout_seconds": (1, 3600),
+    "health_epilog_gpu_memory_mib": (0, 1 << 20),
+    "health_nhc_timeout_seconds": (1, 3600),
     "slurm_database_buffer_mib": (16, 1 << 24),
     "slurm_drain_seconds": (0, 1 << 30),
     "slurm_failures_percent": (0, 100),
@@ -78,7 +81,7 @@ _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _NAME = "letters, digits and ._-, such as {}"
 # Folders of the system: homes and state of a cluster do not belong straight into them.
 SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var")
-NHC_TOOLS = (
+HEALTH_TOOLS = (
     *("nvidia_smi", "chronyc", "timedatectl", "munge", "unmunge", "scontrol"),
     *("nvbandwidth", "all_reduce_perf", "ib_write_bw", "dcgmi"),
 )
@@ -115,13 +118,24 @@ def unknown(names: Iterable[str], own: Iterable[str] = ()) -> list[str]:
     prefixes = tuple({f"{option['role']}_" for option in inputs_types.options().values()} | {"gpucluster_"})
     found = []
     for name in sorted(set(names) - known() - set(own)):
-        near = nearest(name, known(), 0.85) if name.startswith(prefixes) else ""
+        near = _renamed(name) or (nearest(name, known(), 0.85) if name.startswith(prefixes) else "")
         if near:
             found.append(
                 f"{name}: no role reads it; did you mean {near}? "
                 "A variable of your own that is named so goes into the list gpucluster_own_variables"
             )
     return found
+
+
+def _renamed(name: str) -> str:
+    """Return the input that has the place of one of an older name, or nothing."""
+    if name in RENAMED:
+        return RENAMED[name]
+    for old, new in _PREFIXES.items():
+        for prefix in new if name.startswith(old) else ():
+            if prefix + name[len(old) :] in known():
+                return prefix + name[len(old) :]
+    return ""
 
 
 def is_address(text: str) -> bool:
@@ -204,8 +218,8 @@ def _environment(value: t.Any) -> str:
 
 
 def _tools(value: t.Any) -> str:
-    good = all(name in NHC_TOOLS and not path(file) for name, file in value.items())
-    return "" if good else f"absolute paths for {', '.join(NHC_TOOLS)}"
+    good = all(name in HEALTH_TOOLS and not path(file) for name, file in value.items())
+    return "" if good else f"absolute paths for {', '.join(HEALTH_TOOLS)}"
 
 
 def _networks(value: t.Any) -> str:
@@ -234,13 +248,13 @@ _RULES: dict[str, Rule] = {
     "nccl_topology_link": _empty_or(path),
     "nccl_topology_path": path,
     "nfs_server_address": _empty_or(host),
-    "nhc_node_name": _matches(_HOST.pattern, _NAME.format("gpu1")),
-    "nhc_python": path,
-    "nhc_slurm_directory": _own_path,
-    "nhc_source_url": _source,
-    "nhc_state_directory": _own_path,
-    "nhc_tools": _tools,
-    "nhc_version": _matches(r"[0-9]+(\.[0-9]+)*([-.][A-Za-z0-9]+)?", "a release, such as '1.4.3'"),
+    "health_node_name": _matches(_HOST.pattern, _NAME.format("gpu1")),
+    "health_python": path,
+    "health_slurm_directory": _own_path,
+    "health_nhc_source_url": _source,
+    "health_state_directory": _own_path,
+    "health_tools": _tools,
+    "health_nhc_version": _matches(r"[0-9]+(\.[0-9]+)*([-.][A-Za-z0-9]+)?", "a release, such as '1.4.3'"),
     "pyxis_source_url": _source,
     "scratch_mount_options": _matches(
         r"[A-Za-z0-9_.:=/@+-]+(,[A-Za-z0-9_.:=/@+-]+)*", "options of mount, separated by commas, such as noatime,nodev"
@@ -299,14 +313,14 @@ def _sizes(values: Values) -> Iterator[str]:
 
 def _checks(values: Values) -> Iterator[str]:
     """Judge the expectations of the health checks against the hardware of the machine."""
-    if not {"nhc_checks", "nhc_prolog_checks"} & set(values):
+    if not {"health_checks", "health_prolog_checks"} & set(values):
         return
     size = values.get("gpucluster_vm_size") or values.get("azure_vm_size") or "lab"
     try:
-        record = records.find(size, values.get("gpucluster_vm_size_record"))
-        expectations.expectations(record, values.get("nhc_checks"), values.get("nhc_prolog_checks"))
+        record = records.find(size, values.get("health_hardware") or values.get("gpucluster_vm_size_record"))
+        expectations.expectations(record, values.get("health_checks"), values.get("health_prolog_checks"))
     except expectations.HealthError as exc:
-        yield f"nhc_checks, nhc_prolog_checks: {exc}"
+        yield f"health_checks, health_prolog_checks: {exc}"
     except records.CatalogueError:
         return  # said already
 

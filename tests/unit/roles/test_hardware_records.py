@@ -22,9 +22,7 @@ MACHINES: dict[str, dict[str, t.Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("role", "name"), [("nhc", "__nhc_config.vm_size"), ("nccl", "nccl_hardware.name")], ids=["nhc", "nccl"]
-)
+@pytest.mark.parametrize(("role", "name"), [("nccl", "nccl_hardware.name")], ids=["nccl"])
 def test_a_machine_is_known_by_its_size_or_its_record(tmp_path: Path, role: str, name: str) -> None:
     assert role_values(tmp_path, role, name, MACHINES) == {machine: machine for machine in MACHINES}
 
