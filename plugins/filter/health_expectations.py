@@ -9,7 +9,6 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 
 DOCUMENTATION = r"""
@@ -91,9 +90,14 @@ def health_expectations(
 ) -> dict[str, t.Any]:
     """Return the configuration of the health program."""
     try:
-        return expectations.expectations(records.checked(record, "the hardware record"), overrides, prolog, inputs)
-    except (expectations.HealthError, records.CatalogueError) as exc:
+        return expectations.expectations(record, overrides, prolog, inputs)
+    except expectations.HealthError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.health_expectations: {exc}") from exc
+    except (KeyError, TypeError, AttributeError) as exc:
+        raise AnsibleFilterError(
+            f"hpcai.gpucluster.health_expectations: expected a record of hpcai.gpucluster.vm_size, "
+            f"found one without {exc}"
+        ) from exc
 
 
 class FilterModule:

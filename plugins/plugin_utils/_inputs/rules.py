@@ -47,11 +47,16 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "upgrade_batch": {"type": "raw"},
     "users": {"type": "list", "elements": "dict"},
 }
-# Names that inputs of a role had before; each of the new prefixes is tried.
-_PREFIXES = {"nhc_": ("health_", "health_nhc_")}
-RENAMED = {"nhc_vm_size": "gpucluster_vm_size", "nhc_vm_size_record": "health_hardware"}
 # Judged by the filters of their roles, with more to compare them with than is known here.
-_ELSEWHERE = ("slurm_nodes", "slurm_topology", "health_hardware", "nccl_hardware")
+_ELSEWHERE = ("slurm_nodes", "slurm_topology")
+# Names that are near to an input in meaning, but not in letters.
+_OTHER_NAMES = {
+    "gpucluster_hardware": "gpucluster_vm_size_record",
+    "pinning_vm_size": "gpucluster_vm_size",
+}
+_SIZE_OF_ROLE = re.compile(r"([a-z]+)_vm_size(_record)?")
+# Prefixes that inputs of a role had before, with those to try in their place.
+_OTHER_PREFIXES = {"nhc_": ("health_", "health_nhc_")}
 _RANGES: dict[str, tuple[int, int]] = {
     "base_nofile": (1024, 1 << 30),
     "enroot_images_reserve_gib": (0, 1 << 20),
@@ -118,7 +123,7 @@ def unknown(names: Iterable[str], own: Iterable[str] = ()) -> list[str]:
     prefixes = tuple({f"{option['role']}_" for option in inputs_types.options().values()} | {"gpucluster_"})
     found = []
     for name in sorted(set(names) - known() - set(own)):
-        near = _renamed(name) or (nearest(name, known(), 0.85) if name.startswith(prefixes) else "")
+        near = _other_name(name) or (nearest(name, known(), 0.85) if name.startswith(prefixes) else "")
         if near:
             found.append(
                 f"{name}: no role reads it; did you mean {near}? "
@@ -127,15 +132,13 @@ def unknown(names: Iterable[str], own: Iterable[str] = ()) -> list[str]:
     return found
 
 
-def _renamed(name: str) -> str:
-    """Return the input that has the place of one of an older name, or nothing."""
-    if name in RENAMED:
-        return RENAMED[name]
-    for old, new in _PREFIXES.items():
-        for prefix in new if name.startswith(old) else ():
-            if prefix + name[len(old) :] in known():
-                return prefix + name[len(old) :]
-    return ""
+def _other_name(name: str) -> str:
+    """Return the input that does what a name of the same meaning says; a role takes a record, and no size."""
+    prefix = next((old for old in _OTHER_PREFIXES if name.startswith(old)), "")
+    names = [new + name[len(prefix) :] for new in _OTHER_PREFIXES.get(prefix, ("",))]
+    matches = filter(None, map(_SIZE_OF_ROLE.fullmatch, names))
+    candidates = [*names, *(f"{match[1]}_hardware" for match in matches)]
+    return _OTHER_NAMES.get(name) or next((found for found in candidates if found in inputs_types.options()), "")
 
 
 def is_address(text: str) -> bool:
@@ -301,14 +304,23 @@ def _ruled(name: str, value: t.Any) -> Iterator[str]:
 
 
 def _sizes(values: Values) -> Iterator[str]:
-    record = values.get("gpucluster_vm_size_record")
-    if record:
-        yield from (f"gpucluster_vm_size_record: {fault}" for fault in records.problems(record))
-    elif values.get("gpucluster_vm_size"):
+    for name, record in values.items():
+        if record and (name == "gpucluster_vm_size_record" or name.endswith("_hardware")):
+            yield from (f"{name}: {fault}" for fault in _record_faults(record))
+    if not values.get("gpucluster_vm_size_record") and values.get("gpucluster_vm_size"):
         try:
             records.find(values["gpucluster_vm_size"])
         except records.CatalogueError as exc:
             yield f"gpucluster_vm_size: {exc}"
+
+
+def _record_faults(value: t.Any) -> Iterator[str]:
+    """Judge a hardware record, or nodes in groups of equals, as validate_hardware takes them too."""
+    for kind in value if isinstance(value, list) else [{"hosts": "all", "record": value}]:
+        if isinstance(kind, Mapping) and {"hosts", "record"} <= set(kind):
+            yield from records.problems(kind["record"])
+        else:
+            yield f"found {kind!r}; allowed: mappings of hosts and record"
 
 
 def _checks(values: Values) -> Iterator[str]:

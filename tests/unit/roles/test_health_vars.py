@@ -35,7 +35,7 @@ def test_input_that_nothing_would_use_is_refused(tmp_path: Path) -> None:
         },
     }
     cases = {name: {"gpucluster_hardware": HARDWARE, **case} for name, case in cases.items()}
-    found = role_values(tmp_path, "health", "__health_problem", {**cases, "no hardware": {}})
+    found = role_values(tmp_path, "health", "__health_problem", cases)
 
     assert {name: problem.partition(" ")[0] for name, problem in found.items()} == {
         "default": "",
@@ -43,7 +43,6 @@ def test_input_that_nothing_would_use_is_refused(tmp_path: Path) -> None:
         "lines": "health_nhc_lines",
         "version": "health_nhc_source_checksum",
         "checksum": "",
-        "no hardware": "health_hardware",
     }
 
 
