@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import release
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import release
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,20 @@ def upgrade_problems(present: t.Any, wanted: t.Any) -> list[str]:
     ]
 
 
+def refusal(present: t.Any, wanted: t.Any, upgrade: bool) -> str:
+    """Return why a cluster with a release cannot be taken to another one in this way; empty where it can."""
+    problems = upgrade_problems(present, wanted)
+    if problems:
+        return f"slurm_version: {'; '.join(problems)}. Nothing of Slurm was changed."
+    have, want = parse(present), parse(wanted)
+    if upgrade or have.series == want.series:
+        return ""
+    return (
+        f"slurm_version is {want}, and the cluster has {have}: another release comes with the playbook upgrade, which"
+        " saves the database and goes node by node. Run that, or set slurm_version back. Nothing of Slurm was changed."
+    )
+
+
 def _way(have: Version, want: Version) -> str:
     """Return the fewest major releases that lead from one version to another."""
     steps: list[str] = []

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filter slurm_hosts."""
+"""Filter expand_hostlist."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-name: slurm_hosts
+name: expand_hostlist
 short_description: The host names of a Slurm hostlist expression
 version_added: 0.1.0
 author:
@@ -19,7 +19,7 @@ options:
     type: str
     required: true
 seealso:
-  - plugin: hpcai.gpucluster.slurm_hostlist
+  - plugin: hpcai.gpucluster.compress_hostlist
     plugin_type: filter
     description: The other way round.
 """
@@ -27,7 +27,7 @@ seealso:
 EXAMPLES = r"""
 - name: Print the three names
   ansible.builtin.debug:
-    msg: "{{ 'gpu[1-2],login1' | hpcai.gpucluster.slurm_hosts }}"
+    msg: "{{ 'gpu[1-2],login1' | hpcai.gpucluster.expand_hostlist }}"
 """
 
 RETURN = r"""
@@ -47,14 +47,14 @@ if t.TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def slurm_hosts(expression: str) -> list[str]:
+def expand_hostlist(expression: str) -> list[str]:
     """Return the host names of a hostlist expression."""
     if not isinstance(expression, str):
-        raise AnsibleFilterError(f"hpcai.gpucluster.slurm_hosts: expected a string, found {expression!r}")
+        raise AnsibleFilterError(f"hpcai.gpucluster.expand_hostlist: expected a string, found {expression!r}")
     try:
         return hostlist.expand(expression)
     except hostlist.HostlistError as exc:
-        raise AnsibleFilterError(f"hpcai.gpucluster.slurm_hosts: {exc}") from exc
+        raise AnsibleFilterError(f"hpcai.gpucluster.expand_hostlist: {exc}") from exc
 
 
 class FilterModule:
@@ -62,4 +62,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., t.Any]]:
         """Return the filters of this file."""
-        return {"slurm_hosts": slurm_hosts}
+        return {"expand_hostlist": expand_hostlist}

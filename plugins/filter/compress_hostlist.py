@@ -1,12 +1,12 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filter slurm_hostlist."""
+"""Filter compress_hostlist."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-name: slurm_hostlist
+name: compress_hostlist
 short_description: Host names as one Slurm hostlist expression
 version_added: 0.1.0
 author:
@@ -22,7 +22,7 @@ options:
     elements: str
     required: true
 seealso:
-  - plugin: hpcai.gpucluster.slurm_hosts
+  - plugin: hpcai.gpucluster.expand_hostlist
     plugin_type: filter
     description: The other way round.
 """
@@ -30,7 +30,7 @@ seealso:
 EXAMPLES = r"""
 - name: Print gpu[1-3],login1
   ansible.builtin.debug:
-    msg: "{{ ['gpu1', 'gpu3', 'login1', 'gpu2'] | hpcai.gpucluster.slurm_hostlist }}"
+    msg: "{{ ['gpu1', 'gpu3', 'login1', 'gpu2'] | hpcai.gpucluster.compress_hostlist }}"
 """
 
 RETURN = r"""
@@ -49,14 +49,14 @@ if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-def slurm_hostlist(names: Iterable[str]) -> str:
+def compress_hostlist(names: Iterable[str]) -> str:
     """Return the hostlist expression of host names."""
     if isinstance(names, (dict, int, type(None))):
-        raise AnsibleFilterError(f"hpcai.gpucluster.slurm_hostlist: expected a list of host names, found {names!r}")
+        raise AnsibleFilterError(f"hpcai.gpucluster.compress_hostlist: expected a list of host names, found {names!r}")
     try:
         return hostlist.compress([names] if isinstance(names, str) else names)
     except hostlist.HostlistError as exc:
-        raise AnsibleFilterError(f"hpcai.gpucluster.slurm_hostlist: {exc}") from exc
+        raise AnsibleFilterError(f"hpcai.gpucluster.compress_hostlist: {exc}") from exc
 
 
 class FilterModule:
@@ -64,4 +64,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., t.Any]]:
         """Return the filters of this file."""
-        return {"slurm_hostlist": slurm_hostlist}
+        return {"compress_hostlist": compress_hostlist}

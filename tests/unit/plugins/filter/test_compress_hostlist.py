@@ -6,18 +6,18 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.filter.slurm_hostlist import FilterModule, slurm_hostlist
+from ansible_collections.hpcai.gpucluster.plugins.filter.compress_hostlist import FilterModule, compress_hostlist
 
 
 def test_one_string_is_one_name() -> None:
-    assert slurm_hostlist("gpu1") == "gpu1"
+    assert compress_hostlist("gpu1") == "gpu1"
 
 
 @pytest.mark.parametrize("bad", [None, 3, {"gpu1": 1}, ["gpu[1-2]"]])
 def test_refusal_names_the_filter(bad: object) -> None:
-    with pytest.raises(AnsibleFilterError, match=r"hpcai\.gpucluster\.slurm_hostlist: "):
-        slurm_hostlist(bad)  # type: ignore[arg-type]
+    with pytest.raises(AnsibleFilterError, match=r"hpcai\.gpucluster\.compress_hostlist: "):
+        compress_hostlist(bad)  # type: ignore[arg-type]
 
 
 def test_the_filter_has_its_name() -> None:
-    assert list(FilterModule().filters()) == ["slurm_hostlist"]
+    assert list(FilterModule().filters()) == ["compress_hostlist"]

@@ -6,18 +6,18 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.filter.slurm_hosts import FilterModule, slurm_hosts
+from ansible_collections.hpcai.gpucluster.plugins.filter.expand_hostlist import FilterModule, expand_hostlist
 
 
 def test_an_expression_becomes_names() -> None:
-    assert slurm_hosts("gpu[08-10]") == ["gpu08", "gpu09", "gpu10"]
+    assert expand_hostlist("gpu[08-10]") == ["gpu08", "gpu09", "gpu10"]
 
 
 @pytest.mark.parametrize("bad", [None, ["gpu1"], "gpu[1-"])
 def test_refusal_names_the_filter(bad: object) -> None:
-    with pytest.raises(AnsibleFilterError, match=r"hpcai\.gpucluster\.slurm_hosts: "):
-        slurm_hosts(bad)  # type: ignore[arg-type]
+    with pytest.raises(AnsibleFilterError, match=r"hpcai\.gpucluster\.expand_hostlist: "):
+        expand_hostlist(bad)  # type: ignore[arg-type]
 
 
 def test_the_filter_has_its_name() -> None:
-    assert list(FilterModule().filters()) == ["slurm_hosts"]
+    assert list(FilterModule().filters()) == ["expand_hostlist"]
