@@ -12,7 +12,7 @@ import typing as t
 if t.TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Slurm sets the first for the tasks of a job alone: not for its prolog, its epilog and the health check, which see all GPUs.
+# Slurm sets this for the tasks of a job alone: prolog, epilog and health check see all GPUs.
 TASK = "SLURM_PROCID"
 GIVEN = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 
