@@ -11,6 +11,7 @@ import typing as t
 from html import escape
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import (
     report_figures,
     report_nodes,
@@ -161,12 +162,12 @@ def _action(items: t.Sequence[Item], said: t.AbstractSet[str] = frozenset()) -> 
         f"<p>{_who(item)}{escape(item['title'] + ': ' if len(titles) > 1 else '')}{escape(item['message'])}</p>"
         for item in items[:10]
     )
-    more = f"<p>and {len(items) - 10} more</p>" if len(items) > 10 else ""
+    rest = words.more(items, 10)
+    more = f"<p>{rest}</p>" if rest else ""
     new = [step for step in items[0]["advice"] if step not in said]
     above = "<p>What is said above goes for this, too.</p>" if len(new) < len(items[0]["advice"]) else ""
     steps = "".join(f"<li>{escape(step)}</li>" for step in new)
-    others = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
-    head = f'<b class="{status}">{SIGNS[status]} {escape(titles[0] + others)}</b>'
+    head = f'<b class="{status}">{SIGNS[status]} {escape(words.listed(titles, 1))}</b>'
     return f'<article class="{status}">{head}{lines}{more}{f"<ol>{steps}</ol>" if steps else ""}{above}</article>\n'
 
 
@@ -255,8 +256,13 @@ def _unproved(report: Report) -> str:
     """Return what the run says nothing about."""
     found = report_figures.unproved(report)
     rows = [[("name", "", row["what"]), ("", "why", row["why"]), ("", "where", row["where"])] for row in found[:_MOST]]
-    more = f"<p>and {len(found) - _MOST} more; report.json has them.</p>" if len(found) > _MOST else ""
-    return f"<h2>What was not proved</h2>\n{table(['check', 'why', 'where'], rows)}{more}" if rows else ""
+    return f"<h2>What was not proved</h2>\n{table(['check', 'why', 'where'], rows)}{_rest(found)}" if rows else ""
+
+
+def _rest(items: t.Sequence[t.Any]) -> str:
+    """Return how many rows a table leaves to the report in JSON."""
+    rest = words.more(items, _MOST)
+    return f"<p>{rest}; report.json has them.</p>" if rest else ""
 
 
 def _baseline(report: Report) -> str:
@@ -276,9 +282,8 @@ def _baseline(report: Report) -> str:
     ]
     versions = "; ".join(f"{name} {old or 'none'} → {new or 'none'}" for name, (old, new) in found["versions"].items())
     body = table(["", "check", "where", "before → after"], rows) if rows else "<p>Nothing became worse or better.</p>"
-    more = f"<p>and {len(changes) - _MOST} more; report.json has them.</p>" if len(changes) > _MOST else ""
     changed = f"<p>Versions that changed: {escape(versions)}</p>" if versions else ""
-    return f"<h2>Since run {escape(str(found['run']))}</h2>\n{changed}{body}{more}\n"
+    return f"<h2>Since run {escape(str(found['run']))}</h2>\n{changed}{body}{_rest(changes)}\n"
 
 
 def _change(value: t.Any) -> str:
@@ -300,9 +305,8 @@ def _cluster(report: Report) -> str:
         ]
         for item in sorted(mine, key=lambda item: item["status"] != "fail")[:_MOST]
     ]
-    more = f"<p>and {len(mine) - _MOST} more; report.json has them.</p>" if len(mine) > _MOST else ""
     head = ["", "check", "what was found", "measured"]
-    return f"<h2>Checks of the cluster and of groups</h2>\n{table(head, rows)}{more}" if rows else ""
+    return f"<h2>Checks of the cluster and of groups</h2>\n{table(head, rows)}{_rest(mine)}" if rows else ""
 
 
 def _limits(report: Report) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 from html import escape
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.outcomes import natural
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.report_figures import names
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.report_words import SIGNS, WORDS
@@ -40,9 +41,8 @@ def nodes(report: Report) -> str:
     lines += [_fold(folded, rows, columns)] if folded else []
     head = "".join(_head(title, has) for title, has in columns.values())
     table = f'<table class="nodes"><thead><tr><th>node</th>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
-    more = (
-        f"<p>and {len(sick) - _BAD} more nodes with complaints; report.json has them.</p>" if len(sick) > _BAD else ""
-    )
+    rest = words.more(sick, _BAD)
+    more = f"<p>{rest} nodes with complaints; report.json has them.</p>" if rest else ""
     note = "<p>Checks that ran on no node are under <i>What was not proved</i>.</p>"
     return f'<h2>Nodes</h2>\n{note}<div class="scroll">{table}</div>{more}\n'
 
