@@ -28,8 +28,8 @@ options:
         take the nodes that were left out, as C(busy) (names), C(unusable) (nodes of
         M(hpcai.gpucluster.slurm_nodes_info)) and C(named) (whether they were asked for by name, which makes them
         failures).
-      - V(preflight) takes C(facts) (M(hpcai.gpucluster.node_info) by node, null for one that does not answer)
-        and C(states) (nodes of M(hpcai.gpucluster.slurm_nodes_info)).
+      - V(preflight) takes C(facts) (M(hpcai.gpucluster.node_consistency_info) by node, null for one that does not
+        answer) and C(states) (nodes of M(hpcai.gpucluster.slurm_nodes_info)).
       - V(scheduler) takes C(job) (results of M(hpcai.gpucluster.slurm_job)), C(mpi) (results of
         M(hpcai.gpucluster.nccl_test)), C(controllers) and C(accounting) (C(status) and C(message)), and C(containers)
         (C(plugin), C(image), and C(results) and C(mpi) as for the jobs and MPI of the nodes).

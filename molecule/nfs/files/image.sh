@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the image of the scenario's virtual machines from Debian packages, once, and prints the folder that holds
+# Makes the image of the scenario's virtual machines from Debian packages, once, and prints the directory that holds
 # its disk, kernel and initrd. Uses sudo where it is not root.
 set -euo pipefail
 
@@ -35,7 +35,7 @@ make_image() {
   [ ! -f "$image/disk" ] || return 0
   mkdir -p "$cache/vm"
   part=$(mktemp -d "$cache/vm/part.XXXXXX")
-  # shellcheck disable=SC2064  # the folder is known now
+  # shellcheck disable=SC2064  # the directory is known now
   trap "run rm -rf '$part'" EXIT
   cp "$key.pub" "$part/key"
   declare -f customize > "$part/functions"

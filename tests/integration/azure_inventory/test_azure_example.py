@@ -127,11 +127,15 @@ def test_the_example_has_one_database_and_one_server_beside_two_controllers(azur
     assert "vm00001" in tagged["nfs_client"]["hosts"]
 
 
-def test_the_example_passes_its_own_preflight(azure: Azure, example: Path) -> None:
+def test_the_input_of_the_example_is_right(azure: Azure, example: Path) -> None:
     azure.control(subscriptions=[CLUSTER])
 
     run = azure.run(
-        "ansible-playbook", "-i", str(example), str(ROOT / "playbooks" / "preflight.yml"), environment=azure.signed_in()
+        "ansible-playbook",
+        "-i",
+        str(example),
+        str(ROOT / "playbooks" / "check_input.yml"),
+        environment=azure.signed_in(),
     )
 
     assert run.rc == 0, run.out[-3000:] + run.err[-3000:]

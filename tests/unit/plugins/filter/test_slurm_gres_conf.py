@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.hpcai.gpucluster.plugins.filter.cluster_nodes import cluster_nodes
 from ansible_collections.hpcai.gpucluster.plugins.filter.slurm_gres_conf import slurm_gres_conf
 
@@ -27,3 +29,36 @@ def test_every_gpu_of_a_node_has_a_device() -> None:
 
 def test_a_cluster_without_gpus_names_no_node() -> None:
     assert slurm_gres_conf(cluster_nodes(["cpu1"], {"cpu1": LAB})) == "AutoDetect=off\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "lines"),
+    [
+        (
+            "Standard_ND128isr_NDR_GB200_v6",
+            [
+                "NodeName=gpu[1-18] Name=gpu Type=gb200 File=/dev/nvidia[0-1] Cores=0-63",
+                "NodeName=gpu[1-18] Name=gpu Type=gb200 File=/dev/nvidia[2-3] Cores=64-127",
+            ],
+        ),
+        (
+            "Standard_ND128isr_GB300_v6",
+            [
+                "NodeName=gpu[1-18] Name=gpu Type=gb300 File=/dev/nvidia[0-1] Cores=0-63",
+                "NodeName=gpu[1-18] Name=gpu Type=gb300 File=/dev/nvidia[2-3] Cores=64-127",
+            ],
+        ),
+        (
+            "DGX_B200",
+            [
+                "NodeName=gpu[1-18] Name=gpu Type=b200 File=/dev/nvidia[0-3] Cores=0-55",
+                "NodeName=gpu[1-18] Name=gpu Type=b200 File=/dev/nvidia[4-7] Cores=56-111",
+            ],
+        ),
+    ],
+)
+def test_gpus_of_blackwell_are_beside_their_processors(size: str, lines: list[str]) -> None:
+    hosts = [f"gpu{number}" for number in range(1, 19)]
+    text = slurm_gres_conf(cluster_nodes(hosts, {host: {"gpucluster_vm_size": size} for host in hosts}))
+
+    assert text.splitlines()[1:] == lines

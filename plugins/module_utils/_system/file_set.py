@@ -1,0 +1,100 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Bring a set of small files to a wanted state: a pure plan, and its application through injected functions."""
+
+from __future__ import annotations
+
+import typing as t
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+class Found(t.NamedTuple):
+    """A file as it is."""
+
+    content: str
+    mode: int
+    uid: int
+    gid: int
+
+
+class Wanted(t.NamedTuple):
+    """A file as it is to be; without content it is to be absent."""
+
+    path: str
+    content: str | None
+    mode: int
+    uid: int
+    gid: int
+
+
+class Change(t.NamedTuple):
+    """What has to be done to one file."""
+
+    wanted: Wanted
+    found: Found | None
+    action: str  # write, attributes or remove
+
+
+def plan(wanted: Sequence[Wanted], look: Callable[[str], Found | None]) -> list[Change]:
+    """Return the changes that are needed; I(look) returns a file as it is, or None."""
+    changes = []
+    for one in wanted:
+        found = look(one.path)
+        action = _action(one, found)
+        if action:
+            changes.append(Change(one, found, action))
+    return changes
+
+
+def _action(one: Wanted, found: Found | None) -> str:
+    if one.content is None:
+        return "remove" if found else ""
+    if found is None or found.content != one.content:
+        return "write"
+    return "" if found[1:] == (one.mode, one.uid, one.gid) else "attributes"
+
+
+def diff(changes: Sequence[Change]) -> list[dict[str, str]]:
+    """Return what Ansible's diff mode shows."""
+    return [
+        {
+            "before_header": change.wanted.path,
+            "after_header": change.wanted.path,
+            "before": _shown(change.found.content, change.found.mode) if change.found else "",
+            "after": "" if change.wanted.content is None else _shown(change.wanted.content, change.wanted.mode),
+        }
+        for change in changes
+    ]
+
+
+def _shown(content: str, mode: int) -> str:
+    # What is to go may be any file; Ansible refuses an answer that is no text.
+    shown = content if content.isascii() or not any("\udc80" <= char <= "\udcff" for char in content) else "(no text)\n"
+    return f"# mode {mode:04o}\n{shown}"
+
+
+def problems(files: Sequence[Mapping[str, t.Any]]) -> list[str]:
+    """Return what is wrong with the input; empty is right."""
+    found = []
+    seen = set()
+    for one in files:
+        path = one["path"]
+        if not path.startswith("/") or path.endswith("/"):
+            found.append(f"path must be absolute and name a file, not {path!r}")
+        if path in seen:
+            found.append(f"path {path!r} is given twice")
+        seen.add(path)
+        if one["state"] == "present" and one["content"] is None:
+            found.append(f"{path}: content is required when state is present")
+        if not _is_mode(one["mode"]):
+            found.append(f"{path}: mode must be four octal digits such as '0644', not {one['mode']!r}")
+    return found
+
+
+def _is_mode(text: str) -> bool:
+    return len(text) == 4 and all(digit in "01234567" for digit in text)

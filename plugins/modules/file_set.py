@@ -1,0 +1,186 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Manage a set of small files in one task."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: file_set
+author: HPC AI Infrastructure Team (@hpcai)
+version_added: 0.1.0
+short_description: Manage a set of small files in one task
+description:
+  - Writes or removes many small files at once, for programs of several files and for drop-in directories.
+    One task of M(ansible.builtin.copy) or M(ansible.builtin.template) per file costs thousands of connections on a
+    thousand nodes.
+  - Each file is replaced in one step, so that a reader sees the old or the new one. Folders that are missing are made
+    with mode V(0755).
+  - Everything is checked before the first file is touched.
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  files:
+    description: The files.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description: Absolute path.
+        type: str
+        required: true
+      content:
+        description: Text of the file. Required if O(files[].state=present).
+        type: str
+      mode:
+        description: Permissions as four octal digits.
+        type: str
+        default: "0644"
+      state:
+        description: Whether the file is to be there. A folder that is to be absent goes with all that is in it.
+        type: str
+        choices: [present, absent]
+        default: present
+  owner:
+    description: User name or number that owns the files.
+    type: str
+    default: root
+  group:
+    description: Group name or number of the files.
+    type: str
+    default: root
+"""
+
+EXAMPLES = r"""
+- name: Install a drop-in and remove an old one
+  hpcai.gpucluster.file_set:
+    files:
+      - path: /etc/slurm/prolog.d/50-hello
+        content: |
+          #!/bin/sh
+          exit 0
+        mode: "0755"
+      - path: /etc/slurm/prolog.d/40-old
+        state: absent
+
+- name: Install every file of a folder of the role
+  hpcai.gpucluster.file_set:
+    files: "{{ dict(names | zip(contents)) | dict2items(key_name='path', value_name='content') }}"
+  vars:
+    paths: "{{ query('ansible.builtin.fileglob', 'program/*.py') | sort }}"
+    names: "{{ paths | map('basename') | map('regex_replace', '^', '/usr/local/lib/program/') }}"
+    contents: "{{ query('ansible.builtin.file', *paths, rstrip=false) }}"
+"""
+
+RETURN = r"""
+files:
+  description: Paths of the files that were written, corrected or removed.
+  returned: success
+  type: list
+  elements: str
+  sample: [/etc/slurm/prolog.d/50-hello]
+"""
+
+import grp
+import os
+import pwd
+import shutil
+import stat
+import tempfile
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import file_set
+
+
+def identifier(name: str, kind: str) -> int:
+    """Return the number of a user or group; raises KeyError."""
+    if name.isdigit():
+        return int(name)
+    return pwd.getpwnam(name).pw_uid if kind == "user" else grp.getgrnam(name).gr_gid
+
+
+def look(path: str) -> file_set.Found | None:
+    """Return a file as it is; a link or anything else that is no file counts as one with other content."""
+    file = Path(path)
+    try:
+        status = file.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            return file_set.Found("", -1, -1, -1)
+        with file.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            return file_set.Found(stream.read(), status.st_mode & 0o7777, status.st_uid, status.st_gid)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def wanted(files: list[dict[str, t.Any]], uid: int, gid: int) -> list[file_set.Wanted]:
+    """Return the wanted files of the module's options."""
+    return [
+        file_set.Wanted(
+            one["path"], one["content"] if one["state"] == "present" else None, int(one["mode"], 8), uid, gid
+        )
+        for one in files
+    ]
+
+
+def apply(module: AnsibleModule, change: file_set.Change) -> None:
+    """Carry out one change; raises OSError."""
+    one, file = change.wanted, Path(change.wanted.path)
+    if one.content is None:
+        shutil.rmtree(file) if file.is_dir() and not file.is_symlink() else file.unlink()
+        return
+    if change.action == "write":
+        file.parent.mkdir(0o755, parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=module.tmpdir)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            stream.write(one.content)
+        Path(temporary).chmod(one.mode)
+        if file.is_symlink():
+            file.unlink()
+        module.atomic_move(temporary, one.path)
+    os.chown(one.path, one.uid, one.gid)
+    file.chmod(one.mode)
+
+
+def main() -> None:
+    """Run the module."""
+    file_options = {
+        "path": {"type": "str", "required": True},
+        "content": {"type": "str"},
+        "mode": {"type": "str", "default": "0644"},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "files": {"type": "list", "elements": "dict", "required": True, "options": file_options},
+            "owner": {"type": "str", "default": "root"},
+            "group": {"type": "str", "default": "root"},
+        },
+        supports_check_mode=True,
+    )
+    faults = file_set.problems(module.params["files"])
+    if faults:
+        module.fail_json(msg="; ".join(faults))
+    try:
+        uid, gid = identifier(module.params["owner"], "user"), identifier(module.params["group"], "group")
+        changes = file_set.plan(wanted(module.params["files"], uid, gid), look)
+        for change in [] if module.check_mode else changes:
+            apply(module, change)
+    except (OSError, KeyError) as exc:
+        module.fail_json(msg=f"cannot bring the files to their state: {exc}")
+    shown = {"diff": file_set.diff(changes)} if module._diff else {}
+    module.exit_json(changed=bool(changes), files=[change.wanted.path for change in changes], **shown)
+
+
+if __name__ == "__main__":
+    main()

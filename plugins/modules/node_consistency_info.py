@@ -1,0 +1,103 @@
+#!/usr/bin/python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Module node_consistency_info."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_consistency_info
+short_description: Read what must be the same on all nodes of a cluster
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Returns versions of kernel, NVIDIA driver, OFED, Slurm and NCCL, whether the clock is kept right, whether mounts
+    are there and answer, and how users resolve.
+  - It judges nothing; see P(hpcai.gpucluster.validation_stage#filter).
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+  - hpcai.gpucluster._attributes.info_module
+options:
+  mounts:
+    description:
+      - Folders that must be mounts.
+    type: list
+    elements: str
+    default: []
+  users:
+    description:
+      - Names of users that must resolve.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Read what must be the same everywhere
+  hpcai.gpucluster.node_consistency_info:
+    mounts: [/home]
+    users: [slurm, munge]
+  register: __node
+"""
+
+RETURN = r"""
+versions:
+  description: Version by component; null where a component is not installed.
+  returned: always
+  type: dict
+  sample: {kernel: 6.12.43, driver: 580.159.04, ofed: null, slurm: 24.11.5, nccl: 2.28.9}
+clock:
+  description: Whether the clock is synchronized, its offset in seconds (both null if unknown), and who says so.
+  returned: always
+  type: dict
+mounts:
+  description: V(ok), V(missing) or V(hangs) by path.
+  returned: always
+  type: dict
+users:
+  description: Numbers C(uid) and C(gid) by name; null where a name does not resolve.
+  returned: always
+  type: dict
+"""
+
+import shutil
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import node_facts
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "mounts": {"type": "list", "elements": "str", "default": []},
+            "users": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+
+    bounded = bounded_run.feeding_runner(bounded_run.ASK)
+
+    def run(args: t.Sequence[str]) -> tuple[int, str, str]:
+        if not shutil.which(args[0]):
+            raise FileNotFoundError(args[0])
+        return bounded(args)
+
+    host = node_facts.Host(run)
+    module.exit_json(
+        changed=False,
+        versions=host.versions(),
+        clock=host.clock(),
+        mounts=host.mounts(module.params["mounts"]),
+        users=node_facts.users(module.params["users"]),
+    )
+
+
+if __name__ == "__main__":
+    main()

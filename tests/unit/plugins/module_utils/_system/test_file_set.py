@@ -1,0 +1,76 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan that brings a set of files to its wanted state."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.file_set import (
+    Found,
+    Wanted,
+    diff,
+    plan,
+    problems,
+)
+
+FILE = Wanted("/etc/x", "new\n", 0o644, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "action"),
+    [
+        (FILE, None, "write"),
+        (FILE, Found("old\n", 0o644, 0, 0), "write"),
+        (FILE, Found("new\n", 0o644, 0, 0), None),
+        (FILE, Found("new\n", 0o600, 0, 0), "attributes"),
+        (FILE, Found("new\n", 0o644, 1, 0), "attributes"),
+        (FILE, Found("", -1, -1, -1), "write"),  # a link
+        (FILE._replace(content=""), Found("", 0o644, 0, 0), None),
+        (FILE._replace(content=None), Found("new\n", 0o644, 0, 0), "remove"),
+        (FILE._replace(content=None), None, None),
+    ],
+)
+def test_only_what_differs_is_changed(wanted: Wanted, found: Found | None, action: str | None) -> None:
+    changes = plan([wanted], lambda _path: found)
+
+    assert [change.action for change in changes] == ([action] if action else [])
+
+
+def test_diff_shows_content_and_mode() -> None:
+    shown = diff(plan([FILE], lambda _path: Found("old\n", 0o600, 0, 0)))
+
+    assert shown == [
+        {
+            "before_header": "/etc/x",
+            "after_header": "/etc/x",
+            "before": "# mode 0600\nold\n",
+            "after": "# mode 0644\nnew\n",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"path": "etc/x"}, "path must be absolute and name a file, not 'etc/x'"),
+        ({"path": "/etc/"}, "path must be absolute"),
+        ({"content": None}, "/etc/x: content is required"),
+        ({"mode": "644"}, "mode must be four octal digits"),
+        ({"mode": "0988"}, "mode must be four octal digits"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, t.Any], words: str) -> None:
+    one = {"path": "/etc/x", "content": "", "mode": "0644", "state": "present", **change}
+
+    assert words in "; ".join(problems([one]))
+
+
+def test_good_input_has_no_problem_and_a_path_is_given_once() -> None:
+    one = {"path": "/etc/x", "content": "", "mode": "0644", "state": "present"}
+
+    assert problems([one]) == []
+    assert problems([one, one]) == ["path '/etc/x' is given twice"]

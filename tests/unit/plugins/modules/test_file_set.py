@@ -1,0 +1,112 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module file_set on real files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import file_set as system_file_set
+from ansible_collections.hpcai.gpucluster.plugins.modules import file_set
+
+if t.TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Module:
+    """What the code needs of AnsibleModule."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tmpdir = str(folder)
+
+    def atomic_move(self, source: str, target: str) -> None:
+        shutil.move(source, target)
+
+
+def bring(folder: Path, path: Path, content: str | None, mode: int = 0o644) -> list[str]:
+    """Bring one file to its state and return what was done."""
+    wanted = [system_file_set.Wanted(str(path), content, mode, os.getuid(), os.getgid())]
+    changes = system_file_set.plan(wanted, file_set.look)
+    for change in changes:
+        file_set.apply(t.cast("t.Any", Module(folder)), change)
+    return [change.action for change in changes]
+
+
+@pytest.mark.parametrize("content", ["", "text\n", "windows\r\nlines\r\n", "no newline", "\u00e4\u20ac\n"])
+def test_a_file_is_written_once_in_missing_folders(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "a/b/file"
+
+    assert bring(tmp_path, path, content, 0o755) == ["write"]
+    assert path.read_bytes() == content.encode()
+    assert path.stat().st_mode & 0o7777 == 0o755
+    assert bring(tmp_path, path, content, 0o755) == []
+
+
+def test_only_the_mode_is_corrected(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("text\n")
+    path.chmod(0o600)
+    number = path.stat().st_ino
+
+    assert bring(tmp_path, path, "text\n") == ["attributes"]
+    assert path.stat().st_ino == number
+    assert path.stat().st_mode & 0o7777 == 0o644
+
+
+def test_a_link_is_replaced_and_its_target_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("precious\n")
+    (tmp_path / "link").symlink_to("target")
+
+    assert bring(tmp_path, tmp_path / "link", "new\n") == ["write"]
+    assert not (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "precious\n"
+
+
+def test_a_file_is_removed_once(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("text\n")
+
+    assert bring(tmp_path, path, None) == ["remove"]
+    assert not path.exists()
+    assert bring(tmp_path, path, None) == []
+
+
+def test_a_folder_is_removed_with_all_that_is_in_it_and_a_link_to_one_alone(tmp_path: Path) -> None:
+    (tmp_path / "folder/sub").mkdir(parents=True)
+    (tmp_path / "folder/sub/file").write_text("text\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to("other")
+
+    assert bring(tmp_path, tmp_path / "folder", None) == ["remove"]
+    assert bring(tmp_path, tmp_path / "link", None) == ["remove"]
+    assert bring(tmp_path, tmp_path / "folder", None) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+
+
+def test_the_diff_of_an_archive_that_goes_is_text(tmp_path: Path) -> None:
+    (tmp_path / "archive").write_bytes(b"\x1f\x8b\x08\x00\xff")
+    (tmp_path / "text").write_text("\u00e4\u20ac\n")
+    gone = [system_file_set.Wanted(str(tmp_path / name), None, 0o644, 0, 0) for name in ("archive", "text")]
+    shown = system_file_set.diff(system_file_set.plan(gone, file_set.look))
+
+    assert [one["before"].encode().splitlines()[1] for one in shown] == [b"(no text)", "\u00e4\u20ac".encode()]
+
+
+def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"\xff\xfe")
+
+    assert bring(tmp_path, path, "text\n") == ["write"]
+
+
+def test_users_are_names_or_numbers() -> None:
+    assert file_set.identifier("root", "user") == 0
+    assert file_set.identifier("root", "group") == 0
+    assert file_set.identifier("4242", "user") == 4242
+    with pytest.raises(KeyError):
+        file_set.identifier("no-such-user", "user")
