@@ -44,9 +44,10 @@ def judge_memory(expected_mib: float, tolerance: float, meminfo: str) -> Finding
 
 
 def cpus(case: Case) -> Finding:
-    """Check the number of processors and NUMA nodes that are online."""
+    """Check the number of processors that are online, and of NUMA nodes that have some; Grace's GPUs are nodes, too."""
     wanted = {"cpu": case.number("count"), "node": case.number("numa_nodes")}
-    found = {name: cpu_list(_read(case.machine, f"/sys/devices/system/{name}/online")) for name in wanted}
+    paths = {"cpu": "/sys/devices/system/cpu/online", "node": "/sys/devices/system/node/has_cpu"}
+    found = {name: cpu_list(_read(case.machine, path)) for name, path in paths.items()}
     return judge_cpus(wanted, found)
 
 

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes imp
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import nearest, path, problem
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_address, nearest, path, problem
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -141,18 +140,10 @@ def _other_name(name: str) -> str:
     return _OTHER_NAMES.get(name) or next((found for found in candidates if found in inputs_types.options()), "")
 
 
-def is_address(text: str) -> bool:
-    """Tell whether a text is an IP address."""
-    try:
-        return bool(ipaddress.ip_address(text.strip("[]")))
-    except ValueError:
-        return False
-
-
 def host(value: t.Any) -> str:
     """Take a host name or an address; digits and dots alone have to be an address."""
     text = str(value)
-    if is_address(text) or (_HOST.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
+    if is_address(text.strip("[]")) or (_HOST.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
         return ""
     return "the name or the IP address of a machine"
 
@@ -210,7 +201,7 @@ def _sysctl(value: t.Any) -> str:
 
 
 def _hosts_file(value: t.Any) -> str:
-    good = all(_HOST.fullmatch(str(name)) and is_address(str(address)) for name, address in value.items())
+    good = all(_HOST.fullmatch(str(name)) and is_address(str(address).strip("[]")) for name, address in value.items())
     return "" if good else "names of machines, each with its IP address"
 
 
@@ -231,6 +222,7 @@ def _networks(value: t.Any) -> str:
 
 
 _FOLDER = _matches(r"/[A-Za-z0-9._/+@:-]+", "an absolute path of letters, digits and ._/+@:-")
+_SHA256 = _matches(r"(sha256:[0-9a-f]{64})?", "sha256: and 64 hexadecimal digits")
 _RULES: dict[str, Rule] = {
     "base_hosts": _hosts_file,
     "base_memlock": _memlock,
@@ -238,10 +230,16 @@ _RULES: dict[str, Rule] = {
     "base_sysctl": _sysctl,
     "base_time_servers": _each(host),
     "base_time_service": _time_service,
+    "docker_data_root": _empty_or(path),
+    "docker_key_checksum": _SHA256,
     "docker_users": _each(_matches(r"[a-z_][a-z0-9_-]*", "names of users")),
     "enroot_sysctl": _sysctl,
     "gpu_driver_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
     "gpu_driver_repository": _empty_or(_url),
+    "gpu_driver_repository_key": _empty_or(_matches(r"(https?://|/)[^\s'\"]+", "a URL, or an absolute path")),
+    "gpu_driver_repository_key_checksum": _empty_or(
+        _matches(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", "sha256:digest, in lower case")
+    ),
     "gpu_power_limit": _matches(r"|default|max|[0-9]+(\.[0-9]+)?", "watts, default, max, or an empty text"),
     "gpucluster_mirror": _empty_or(_url),
     "gpucluster_networks": _networks,
@@ -258,6 +256,10 @@ _RULES: dict[str, Rule] = {
     "health_state_directory": _own_path,
     "health_tools": _tools,
     "health_nhc_version": _matches(r"[0-9]+(\.[0-9]+)*([-.][A-Za-z0-9]+)?", "a release, such as '1.4.3'"),
+    "nvidia_container_toolkit_key_checksum": _SHA256,
+    "nvidia_container_toolkit_version": _matches(
+        r"([0-9]+\.[0-9]+\.[0-9]+-[0-9]+)?", "a version such as 1.20.1-1, or an empty string"
+    ),
     "pyxis_source_url": _source,
     "scratch_mount_options": _matches(
         r"[A-Za-z0-9_.:=/@+-]+(,[A-Za-z0-9_.:=/@+-]+)*", "options of mount, separated by commas, such as noatime,nodev"
@@ -350,4 +352,23 @@ def _nccl(values: Values) -> Iterator[str]:
     yield from (f"nccl_settings: {fault}" for fault in conf.problems(settings))
 
 
-_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl)
+def _driver(values: Values) -> Iterator[str]:
+    """Refuse a repository of drivers whose key nobody vouches for."""
+    name, key = "gpu_driver_repository_key", str(values.get("gpu_driver_repository_key") or "")
+    if values.get("gpu_driver_source") == "nvidia" and not key.startswith("/") and not values.get(f"{name}_checksum"):
+        yield problem(
+            f"{name}_checksum", "", f"sha256:digest of the key; or the path of a key on the machine in {name}"
+        )
+
+
+def _docker(values: Values) -> Iterator[str]:
+    config = values.get("docker_config") or {}
+    if "hosts" in config:
+        yield "docker_config: found hosts; allowed: other keys, because the systemd unit of the engine sets this one"
+    if "data-root" in config and values.get("docker_data_root"):
+        yield "docker_config: found data-root; allowed: other keys, because docker_data_root sets this one"
+    if values.get("docker_source") == "upstream" and values.get("docker_key_checksum") == "":
+        yield "docker_key_checksum: found ''; allowed with docker_source upstream: sha256: and 64 hexadecimal digits"
+
+
+_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl, _driver, _docker)

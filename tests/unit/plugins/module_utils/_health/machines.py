@@ -176,13 +176,16 @@ def files(size: dict[str, t.Any]) -> dict[str, str]:
         "/proc/meminfo": f"MemTotal:       {size['memory_mib'] * 1024} kB\nMemFree:          1234 kB\n",
         "/proc/self/mounts": "/dev/sda1 / ext4 rw,relatime 0 0\nnfs:/home /home nfs4 rw,hard,nconnect=8 0 0\n",
         "/sys/devices/system/cpu/online": f"0-{cpus - 1}\n",
-        "/sys/devices/system/node/online": f"0-{size['numa_nodes'] - 1}\n" if size["numa_nodes"] > 1 else "0\n",
+        "/sys/devices/system/node/has_cpu": f"0-{size['numa_nodes'] - 1}\n" if size["numa_nodes"] > 1 else "0\n",
         "/sys/class/net/eth0/operstate": "up\n",
         "/sys/class/net/eth0/flags": "0x1003\n",
         "/sys/class/net/eth0/carrier_down_count": "1\n",
         **process(1, "systemd", "0::/init.scope", uid=0),
         **process(40, "slurmd", "0::/system.slice/slurmd.service", uid=0),
     }
+    if size["cpus"].get("architecture") == "aarch64":
+        # The memory of a Grace machine's GPUs is in NUMA nodes without processors.
+        found["/sys/devices/system/node/online"] = "0-33\n"
     for number in range(size["nvme"]["count"]):
         found[f"/sys/class/nvme/nvme{number}/model"] = "Microsoft NVMe Direct Disk v2          \n"
         found[f"/sys/class/nvme/nvme{number}/state"] = "live\n"

@@ -141,7 +141,7 @@ FAULTS: list[tuple[str, Fault, str, str]] = [
         "unhealthy",
         "expected 96 CPUs on 2 NUMA nodes, found 95 CPUs",
     ),
-    ("cpus", _file("/sys/devices/system/node/online", "0\n"), "unhealthy", "found 96 CPUs on 1 NUMA nodes"),
+    ("cpus", _file("/sys/devices/system/node/has_cpu", "0\n"), "unhealthy", "found 96 CPUs on 1 NUMA nodes"),
     ("cpus", _file("/sys/devices/system/cpu/online", "\n"), "unknown", "no list of CPUs"),
     ("nvme", _lose("/sys/class/nvme/nvme3"), "unhealthy", "expected 8 NVMe drives live, found 7"),
     ("nvme", _file("/sys/class/nvme/nvme3/state", "dead\n"), "unhealthy", "found nvme3 dead"),

@@ -43,6 +43,10 @@ def test_thousand_rounds_on_a_healthy_node_drain_nothing(size: str, monkeypatch:
     assert len(json.dumps(remembered)) < 300_000
 
 
+# What a check needs of the record's GPUs; where no source says it, the check does not apply.
+_KEYS = {"clocks": "clocks", "pcie": "pcie_generation"}
+
+
 @pytest.mark.parametrize("size", machines.SIZES)
 def test_every_check_that_applies_was_really_run(size: str) -> None:
     hardware = machines.record(size)
@@ -54,6 +58,7 @@ def test_every_check_that_applies_was_really_run(size: str) -> None:
     expected = {"raid"}
     if not hardware["gpus"]["count"]:
         expected |= {name for name in verdicts if name.startswith(("gpu_", "nvlink"))}
+    expected |= {f"gpu_{name}" for name in ("clocks", "pcie") if not hardware["gpus"].get(_KEYS[name])}
     if not hardware["gpus"].get("nvlinks"):
         expected |= {"nvlink", "nvlink_errors"}
     if not hardware["infiniband"]["hcas"]:

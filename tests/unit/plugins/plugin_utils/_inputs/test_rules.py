@@ -26,8 +26,13 @@ LAB = records.find("lab")
         ("base_sysctl", {"vm swappiness": 1}, "names such as vm.swappiness"),
         ("base_time_servers", ["10.0.1.400"], "IP address"),
         ("base_time_service", "ntpd", "chrony"),
+        ("docker_config", {"hosts": ["tcp://0.0.0.0:2375"]}, "docker_config: found hosts"),
+        ("docker_data_root", "docker", "an absolute path"),
+        ("docker_key_checksum", "md5:0", "64 hexadecimal digits"),
         ("docker_users", ["a b"], "names of users"),
         ("gpu_count", -1, "0 to 64"),
+        ("gpu_driver_repository_key", "3bf863cc.pub", "an absolute path"),
+        ("gpu_driver_repository_key_checksum", "md5:" + "0" * 32, "sha256:digest"),
         ("gpu_driver_wait_seconds", "-5", "0 to 3600"),
         ("gpu_graphics_clock", 1_000_000, "0 to 10000"),
         ("gpu_power_limit", "lots", "watts"),
@@ -62,6 +67,8 @@ LAB = records.find("lab")
         ("health_tools", {"nvidia-smi": "/usr/bin/nvidia-smi"}, "nvidia_smi"),
         ("health_tools", {"dcgmi": "dcgmi"}, "absolute paths"),
         ("health_nhc_version", "newest", "a release"),
+        ("nvidia_container_toolkit_key_checksum", "sha256:0", "64 hexadecimal digits"),
+        ("nvidia_container_toolkit_version", "newest", "a version such as 1.20.1-1"),
         ("pyxis_source_url", "pyxis.tar.gz", "a file that is there"),
         ("scratch_mode", 0o755, "an octal mode in quotes"),
         ("scratch_mount_options", "noatime\nnodev", "one line"),
@@ -126,6 +133,18 @@ def test_a_bad_input_is_refused_by_its_name(name: str, value: t.Any, words: str)
 )
 def test_a_good_input_passes(name: str, value: t.Any) -> None:
     assert rules.judge({"gpucluster_vm_size": "lab", name: value}) == ([], {"gpucluster_vm_size": "lab", name: value})
+
+
+def test_the_repository_of_a_driver_needs_a_key_that_somebody_vouches_for() -> None:
+    source = {"gpucluster_vm_size": "lab", "gpu_driver_source": "nvidia"}
+    (sentence,) = rules.judge(source).faults
+
+    assert sentence.startswith("gpu_driver_repository_key_checksum: found ")
+    for key in (
+        {"gpu_driver_repository_key": "/etc/apt/keyrings/site.asc"},
+        {"gpu_driver_repository_key_checksum": "sha256:" + "0" * 64},
+    ):
+        assert rules.judge({**source, **key}).faults == []
 
 
 def test_all_faults_are_said_at_once() -> None:
