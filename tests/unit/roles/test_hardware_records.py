@@ -79,7 +79,7 @@ def test_nothing_else_names_the_hardware_of_a_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "expression"), [("gpu", "gpu_count"), ("health", "__health_problem"), ("nccl", "__nccl_conf")]
+    ("role", "expression"), [("gpu", "gpu_count"), ("health", "__health_config"), ("nccl", "__nccl_conf")]
 )
 @pytest.mark.parametrize(
     ("given", "words"),
