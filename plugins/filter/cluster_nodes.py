@@ -16,9 +16,15 @@ description:
     C(slurm_node_config) of each host and puts hosts that agree in one group, so that Slurm's files have a line for each
     kind of machine rather than for each machine.
   - Needs no facts of any host.
-  - Fails with the name of the host that has no VM size or an unknown one.
+  - Fails with the name of the host that has an unknown VM size, or none unless O(unsized=skip).
 extends_documentation_fragment:
   - hpcai.gpucluster._cluster_hosts
+options:
+  unsized:
+    description: What to do with a host without a VM size and without a record, V(fail) or V(skip).
+    type: str
+    choices: [fail, skip]
+    default: fail
 """
 
 EXAMPLES = r"""
@@ -51,10 +57,12 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import nodes
 
 
-def cluster_nodes(hosts: list[str], hostvars: t.Any) -> list[dict[str, t.Any]]:
+def cluster_nodes(hosts: list[str], hostvars: t.Any, unsized: str = "fail") -> list[dict[str, t.Any]]:
     """Return the nodes in groups of equal hardware."""
+    if unsized not in ("fail", "skip"):
+        raise AnsibleFilterError(f"hpcai.gpucluster.cluster_nodes: unsized is {unsized!r}, it must be fail or skip")
     try:
-        return nodes.group(hosts, hostvars)
+        return nodes.group(hosts, hostvars, skip=unsized == "skip")
     except nodes.NodeError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.cluster_nodes: {exc}") from exc
 

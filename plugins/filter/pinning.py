@@ -42,7 +42,7 @@ options:
 seealso:
   - plugin: hpcai.gpucluster.cpu_masks
     plugin_type: filter
-  - module: hpcai.gpucluster.app_pinning
+  - module: hpcai.gpucluster.process_pinning_info
 """
 
 EXAMPLES = r"""

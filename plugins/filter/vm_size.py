@@ -17,7 +17,7 @@ author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
 short_description: Return the hardware record of a VM size
 description:
-  - Looks a VM size up in the hardware catalogue of the collection, or checks a record that the site gives.
+  - Looks up a VM size in the hardware catalogue of the collection, or checks a record that the site gives.
   - Numbers carry their unit in the key. Optional keys that a record does not give are left out of the result,
     but RV(_value.nvme), RV(_value.infiniband), RV(_value.topology), RV(_value.nccl), RV(_value.environment) and
     RV(_value.thresholds) are always there.
@@ -25,14 +25,21 @@ description:
 positional: record
 options:
   _input:
-    description: Name of the VM size, such as V(Standard_ND96isr_H100_v5); case does not matter.
-    type: str
+    description:
+      - Name of the VM size, such as V(Standard_ND96isr_H100_v5); case does not matter.
+      - With O(variable), a record.
+    type: raw
     required: true
   record:
     description:
       - A record of the site's own, usually C(gpucluster_vm_size_record).
       - It wins over the catalogue when it is given and not empty, whatever O(_input) is.
     type: dict
+  variable:
+    description:
+      - Name of the variable that holds the record O(_input), such as the input C(gpu_hardware) of a role.
+      - The filter then checks that record. It names the variable where the record is missing or wrong.
+    type: str
 seealso:
   - plugin: hpcai.gpucluster.slurm_node_hardware
     plugin_type: filter
@@ -50,6 +57,10 @@ EXAMPLES = r"""
 - name: Let the record of the site win
   ansible.builtin.debug:
     msg: "{{ (gpucluster_vm_size | hpcai.gpucluster.vm_size(gpucluster_vm_size_record)).numa_nodes }}"
+
+- name: Refuse a record that is missing or wrong
+  ansible.builtin.debug:
+    msg: "{{ (gpu_hardware | hpcai.gpucluster.vm_size(variable='gpu_hardware')).gpus.count }}"
 """
 
 RETURN = r"""
@@ -107,10 +118,10 @@ _value:
 """
 
 
-def vm_size(name: str, record: t.Any = None) -> dict[str, t.Any]:
-    """Return the hardware record of a VM size."""
+def vm_size(name: t.Any, record: t.Any = None, variable: str = "") -> dict[str, t.Any]:
+    """Return the hardware record of a VM size, or the checked record of a variable."""
     try:
-        return records.find(name, record)
+        return records.needed(name, variable) if variable else records.find(name, record)
     except records.CatalogueError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.vm_size: {exc}") from exc
 

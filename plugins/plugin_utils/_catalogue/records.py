@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import functools
+import json
 import typing as t
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,16 +61,45 @@ def find(name: str, record: Mapping[str, t.Any] | None = None) -> Record:
     except KeyError:
         raise CatalogueError(
             f"unknown VM size {name!r}; known sizes: {', '.join(names())}; "
-            "describe a machine of your own with gpucluster_vm_size_record"
+            f"describe a machine of your own with gpucluster_vm_size_record{_hint(name)}"
         ) from None
+
+
+def needed(record: t.Any, variable: str) -> Record:
+    """Return the record that a role needs as one of its inputs, or say how to set that input."""
+    if record in (None, "") or record == {}:
+        raise CatalogueError(
+            f"{variable}: found nothing; allowed: a hardware record. The playbooks of the collection make it from "
+            f"gpucluster_vm_size ({', '.join(names())}) or from gpucluster_vm_size_record. For the role alone set "
+            f"{variable}: \"{{{{ 'DGX_H100' | hpcai.gpucluster.vm_size }}}}\""
+        )
+    return checked(record, variable)
 
 
 def checked(record: t.Any, source: str) -> Record:
     """Return a record with its defaults filled in; O(source) names it in the error."""
-    faults = problems(record)
+    given = plain(record)
+    try:
+        key = json.dumps(given)
+    except (TypeError, ValueError):
+        faults, filled = problems(given), None
+    else:
+        faults, filled = _judged(key)
     if faults:
         raise CatalogueError(f"{source}: {'; '.join(faults)}")
-    return _filled(record)
+    return copy.deepcopy(filled) if filled is not None else _filled(given)
+
+
+@functools.lru_cache(maxsize=256)
+def _judged(text: str) -> tuple[list[str], Record | None]:
+    """
+    Return the faults of a record, or the record with its defaults.
+
+    Templates ask for the same record once per variable, task and host: each distinct one is judged once per process.
+    """
+    record = json.loads(text)
+    faults = problems(record)
+    return faults, None if faults else _filled(record)
 
 
 def problems(record: t.Any) -> list[str]:
@@ -86,6 +117,11 @@ def problems(record: t.Any) -> list[str]:
 
 def _filled(record: Mapping[str, t.Any]) -> Record:
     return t.cast("Record", _pruned(ArgumentSpecValidator(RECORD).validate(plain(record)).validated_parameters))
+
+
+def _hint(name: t.Any) -> str:
+    near = difflib.get_close_matches(str(name).lower(), load(), 1, 0.8)
+    return f"; did you mean {load()[near[0]]['name']}?" if near else ""
 
 
 def _misshapen(record: Mapping[str, t.Any], spec: Spec, prefix: str) -> Iterator[str]:

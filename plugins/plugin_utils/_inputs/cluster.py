@@ -70,6 +70,17 @@ class Cluster:
         return [host for host in self.of("computes") if host not in gone]
 
 
+def missing_members(groups: Groups) -> dict[str, list[str]]:
+    """Return the machines of older group names, with the groups of this collection that they are not in yet."""
+    missing: dict[str, list[str]] = {}
+    for ours, *older in GROUPS.values():
+        present = set(groups.get(ours, ()))
+        for host in dict.fromkeys(host for name in older for host in groups.get(name, ())):
+            if host not in present:
+                missing.setdefault(host, []).append(ours)
+    return missing
+
+
 def problems(cluster: Cluster) -> list[str]:
     """Return one sentence per fault."""
     return [sentence for part in _PARTS for sentence in part(cluster)]

@@ -48,7 +48,13 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "users": {"type": "list", "elements": "dict"},
 }
 # Judged by the filters of their roles, with more to compare them with than is known here.
-_ELSEWHERE = ("slurm_nodes", "slurm_topology", "nccl_hardware")
+_ELSEWHERE = ("slurm_nodes", "slurm_topology")
+# Names that are near to an input in meaning, but not in letters.
+_OTHER_NAMES = {
+    "gpucluster_hardware": "gpucluster_vm_size_record",
+    "pinning_vm_size": "gpucluster_vm_size",
+}
+_SIZE_OF_ROLE = re.compile(r"([a-z]+)_vm_size(_record)?")
 _RANGES: dict[str, tuple[int, int]] = {
     "base_nofile": (1024, 1 << 30),
     "enroot_images_reserve_gib": (0, 1 << 20),
@@ -115,13 +121,20 @@ def unknown(names: Iterable[str], own: Iterable[str] = ()) -> list[str]:
     prefixes = tuple({f"{option['role']}_" for option in inputs_types.options().values()} | {"gpucluster_"})
     found = []
     for name in sorted(set(names) - known() - set(own)):
-        near = nearest(name, known(), 0.85) if name.startswith(prefixes) else ""
+        near = _other_name(name) or (nearest(name, known(), 0.85) if name.startswith(prefixes) else "")
         if near:
             found.append(
                 f"{name}: no role reads it; did you mean {near}? "
                 "A variable of your own that is named so goes into the list gpucluster_own_variables"
             )
     return found
+
+
+def _other_name(name: str) -> str:
+    """Return the input that does what a name of the same meaning says; a role takes a record, and no size."""
+    match = _SIZE_OF_ROLE.fullmatch(name)
+    record = f"{match[1]}_hardware" if match else ""
+    return _OTHER_NAMES.get(name, record if record in inputs_types.options() else "")
 
 
 def is_address(text: str) -> bool:
@@ -287,14 +300,23 @@ def _ruled(name: str, value: t.Any) -> Iterator[str]:
 
 
 def _sizes(values: Values) -> Iterator[str]:
-    record = values.get("gpucluster_vm_size_record")
-    if record:
-        yield from (f"gpucluster_vm_size_record: {fault}" for fault in records.problems(record))
-    elif values.get("gpucluster_vm_size"):
+    for name, record in values.items():
+        if record and (name == "gpucluster_vm_size_record" or name.endswith("_hardware")):
+            yield from (f"{name}: {fault}" for fault in _record_faults(record))
+    if not values.get("gpucluster_vm_size_record") and values.get("gpucluster_vm_size"):
         try:
             records.find(values["gpucluster_vm_size"])
         except records.CatalogueError as exc:
             yield f"gpucluster_vm_size: {exc}"
+
+
+def _record_faults(value: t.Any) -> Iterator[str]:
+    """Judge a hardware record, or nodes in groups of equals, as validate_hardware takes them too."""
+    for kind in value if isinstance(value, list) else [{"hosts": "all", "record": value}]:
+        if isinstance(kind, Mapping) and {"hosts", "record"} <= set(kind):
+            yield from records.problems(kind["record"])
+        else:
+            yield f"found {kind!r}; allowed: mappings of hosts and record"
 
 
 def _checks(values: Values) -> Iterator[str]:

@@ -26,12 +26,21 @@ class NodeError(ValueError):
     """A host that says too little or something wrong about itself."""
 
 
-def group(hosts: Iterable[str], variables: Mapping[str, Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Return the hosts in groups of equals, as hostlists, each with its hardware record."""
+def group(
+    hosts: Iterable[str], variables: Mapping[str, Mapping[str, t.Any]], *, skip: bool = False
+) -> list[dict[str, t.Any]]:
+    """Return the hosts in groups of equals, as hostlists, each with its hardware record; O(skip) those without one."""
     groups: dict[str, dict[str, t.Any]] = {}
     members: dict[str, list[str]] = {}
     for host in hosts:
-        size, record, config = describe(host, variables[host])
+        size, record, config = describe(variables[host])
+        if not size and record is None:
+            if skip:
+                continue
+            raise NodeError(
+                f"host {host}: gpucluster_vm_size: found nothing; allowed: {', '.join(records.names())}, or other "
+                f"hardware in {RECORD_VARIABLE}"
+            )
         key = json.dumps([size, record, config], sort_keys=True, default=str)
         if key not in groups:
             groups[key] = {"record": find(host, size, record), "config": config}
@@ -40,17 +49,10 @@ def group(hosts: Iterable[str], variables: Mapping[str, Mapping[str, t.Any]]) ->
     return [{"hosts": hostlist.compress(members[key]), **found} for key, found in groups.items()]
 
 
-def describe(host: str, variables: Mapping[str, t.Any]) -> tuple[str, t.Any, dict[str, t.Any]]:
-    """Return the VM size, the site's own record and the additions to the node line of one host."""
+def describe(variables: Mapping[str, t.Any]) -> tuple[str, t.Any, dict[str, t.Any]]:
+    """Return the VM size, the site's own record and the additions to the node line of one host; any may be empty."""
     size = next((variables[name] for name in SIZE_VARIABLES if variables.get(name)), "")
-    record = variables.get(RECORD_VARIABLE) or None
-    if not size and record is None:
-        raise NodeError(
-            f"host {host}: gpucluster_vm_size is not set. It names the hardware of the machine; known sizes: "
-            f"{', '.join(sorted(entry['name'] for entry in records.load().values()))}. "
-            f"For other hardware set {RECORD_VARIABLE}"
-        )
-    return str(size), record, dict(variables.get(CONFIG_VARIABLE) or {})
+    return str(size), variables.get(RECORD_VARIABLE) or None, dict(variables.get(CONFIG_VARIABLE) or {})
 
 
 def find(host: str, size: str, record: t.Any) -> dict[str, t.Any]:

@@ -59,7 +59,7 @@ def refuse_mixed(settings: inputs.Settings, known: t.Sequence[t.Mapping[str, t.A
             f" and none of {hostlist.compress(without)}. Choose one kind with nodelist (-e nodelist=...), or with a"
             " partition that has one kind"
         )
-    sizes = [] if inputs.one_size(settings) else inputs.kinds(settings, names)
+    sizes = inputs.kinds(settings, names)
     unknown = set(names) - {name for group, _record in sizes for name in group} if sizes else set()
     distinct: list[inputs.Record] = []
     for _group, record in sizes:
@@ -69,6 +69,6 @@ def refuse_mixed(settings: inputs.Settings, known: t.Sequence[t.Mapping[str, t.A
         lines += [f"{hostlist.compress(unknown)} has none in the inventory"] if unknown else []
         raise StoppedError(
             f"Nodes of several VM sizes cannot be measured together: {', '.join(sorted(lines))}. Choose one size with"
-            " nodelist (-e nodelist=...), or with a partition that has one size. Or set validate_vm_size, which then"
-            " holds for all"
+            " nodelist (-e nodelist=...), or with a partition that has one size. Or set validate_hardware to one"
+            " record, which then holds for all"
         )

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Mapping
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
@@ -26,21 +27,18 @@ RECORDED = {
 }
 _TYPES = {
     "bool": ("busy_too",),
-    "dict": ("environment", "relative", "submit_options", "thresholds", "vm_size_record"),
+    "dict": ("environment", "relative", "submit_options", "thresholds"),
     "int": (
         *("cpus_per_task", "dcgm_level", "gpus_per_node", "iterations", "nodes", "pair_rounds", "pending_timeout"),
         *("repeats", "search_rounds", "test_timeout", "time_limit"),
     ),
-    "str": (
-        *("container_image", "cpu_bind", "max_bytes", "min_bytes", "mpi", "mpi_program", "partition", "program"),
-        "vm_size",
-    ),
+    "str": (*("container_image", "cpu_bind", "max_bytes", "min_bytes", "mpi", "mpi_program", "partition", "program"),),
 }
 _LISTS = ("collectives", "command", "container_mounts", "node_checks", "nodelist", "stages")
 SPEC: dict[str, t.Any] = {
     **{name: {"type": kind, "required": True} for kind, names in _TYPES.items() for name in names},
     **{name: {"type": "list", "elements": "str", "required": True} for name in _LISTS},
-    "hardware": {"type": "list", "elements": "dict", "required": True},
+    "hardware": {"type": "raw", "required": True},
 }
 
 
@@ -62,29 +60,31 @@ def refuse_wrong(settings: Settings) -> None:
     for name, part in settings["relative"].items():
         if name not in ("node", "pair", "all") or isinstance(part, bool) or not isinstance(part, (int, float)):
             raise SettingsError(f"validate_relative has {name}: {part!r}, but takes numbers for node, pair and all")
-    if one_size(settings):
+    if one_record(settings):
         record(settings, [])
+
+
+def one_record(settings: Settings) -> bool:
+    """Return whether one hardware record is set, which then holds for all nodes."""
+    return isinstance(settings["hardware"], Mapping)
 
 
 def kinds(settings: Settings, nodes: t.Collection[str]) -> list[tuple[list[str], Record]]:
     """Return the nodes in groups of equal hardware, each with its record, as far as the inventory knows it."""
+    if one_record(settings):
+        return []
     groups = [(hostlist.expand(kind["hosts"]), kind["record"]) for kind in settings["hardware"] if kind["hosts"]]
     found = [([name for name in names if name in nodes], record) for names, record in groups]
     return [(names, record) for names, record in found if names]
 
 
-def one_size(settings: Settings) -> bool:
-    """Return whether one VM size is set, which then holds for all nodes."""
-    return bool(settings["vm_size"] or settings["vm_size_record"])
-
-
 def record(settings: Settings, nodes: t.Collection[str]) -> Record:
     """Return the hardware record that nodes are judged by; empty if none is known."""
-    if one_size(settings):
+    if one_record(settings):
         try:
-            return records.find(settings["vm_size"], settings["vm_size_record"])
+            return records.needed(settings["hardware"], "validate_hardware")
         except records.CatalogueError as exc:
-            raise SettingsError(f"validate_vm_size: {exc}") from exc
+            raise SettingsError(str(exc)) from exc
     return next((found for _names, found in kinds(settings, nodes)), {})
 
 

@@ -100,6 +100,22 @@ CASES = {
         _inventory(gpucluster_vm_size="Standard_ND96_typo"),
         "gpucluster_vm_size: unknown VM size .{1,2}Standard_ND96_typo.{1,2}; known sizes: DGX_A100",
     ),
+    "a broken hardware record": (
+        _inventory(gpucluster_vm_size_record={"name": "own", "gpus": {"cout": 8}}),
+        "gpucluster_vm_size_record: missing required arguments: cpus, memory_mib, numa_nodes",
+    ),
+    "a broken hardware record of one role": (
+        _inventory(gpu_hardware={"name": "own"}),
+        "gpu_hardware: missing required arguments: cpus, gpus, memory_mib, numa_nodes",
+    ),
+    "an unknown VM size of one role": (
+        _inventory(nccl_hardware="{{ 'DGX_H10' | hpcai.gpucluster.vm_size }}"),
+        "nccl_hardware: .*unknown VM size .{1,2}DGX_H10.{1,2}; known sizes: .*; did you mean DGX_H100",
+    ),
+    "the size of one role": (
+        _inventory(scratch_vm_size="lab"),
+        "scratch_vm_size: no role reads it; did you mean scratch_hardware",
+    ),
     "no controller": (_no_controller(), "slurm_controllers is empty"),
     "two controllers without shared state": (
         _two_controllers(),
@@ -286,13 +302,33 @@ def test_shared_state_allows_two_controllers(said: Said) -> None:
     assert said(inventory, "playbooks/check_input.yml")[0] == 0
 
 
-def test_older_group_names_are_understood(said: Said) -> None:
+def _older_names() -> dict[str, t.Any]:
     inventory = _inventory()
     children = inventory["all"]["children"]
     children["slurm-master"] = children.pop("slurm_controller")
     children["slurm-node"] = children.pop("slurm_compute")
+    return inventory
 
-    assert said(inventory, "playbooks/check_input.yml")[0] == 0
+
+def test_older_group_names_are_understood(said: Said) -> None:
+    assert said(_older_names(), "playbooks/check_input.yml")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reached"),
+    [
+        (["playbooks/gpu_clocks.yml"], {"gpu1", "gpu2"}),
+        (["playbooks/gpu_clocks.yml", "--limit", "gpu2"], {"gpu2"}),
+        (["playbooks/check.yml", "--limit", "slurm-master"], {"head"}),
+        (["playbooks/users.yml", "--check"], {"head", "gpu1", "gpu2"}),
+    ],
+)
+def test_a_playbook_alone_reaches_the_machines_of_older_groups(
+    said: Said, arguments: list[str], reached: set[str]
+) -> None:
+    output = said(_older_names(), *arguments)[1]
+
+    assert set(re.findall(r"fatal: \[(\w+)\]: UNREACHABLE", output)) == reached, output[-2000:]
 
 
 def test_storage_is_checked_once_for_equal_machines(said: Said) -> None:

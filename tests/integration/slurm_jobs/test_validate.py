@@ -40,9 +40,9 @@ def test_nodes_of_several_vm_sizes_are_not_measured_together(cluster: Cluster) -
     assert not cluster.calls("sbatch")
 
 
-def test_a_vm_size_that_the_inventory_sets_holds_for_all(cluster: Cluster) -> None:
+def test_one_record_holds_for_all_nodes(cluster: Cluster) -> None:
     cluster.hosts["gpu1"]["gpucluster_vm_size"] = H100
-    cluster.variables["validate_vm_size"] = A100
+    cluster.variables["validate_hardware"] = f"{{{{ '{A100}' | hpcai.gpucluster.vm_size }}}}"
 
     assert cluster.run("validate.yml", only="nccl", validate_pair_rounds=1) == 0, cluster.output[-3000:]
     assert _statuses(cluster) == {"gpu1": "pass", "gpu2": "pass"}

@@ -14,6 +14,13 @@ from ansible.template import Templar
 
 FILE = Path(__file__).parents[3] / "playbooks/vars/cluster.yml"
 CLIENTS = {"nfs_client": ["login", "gpu1", "gpu2"]}
+OWN = {
+    "name": "own",
+    "cpus": {"sockets": 1, "cores_per_socket": 2, "threads_per_core": 1},
+    "numa_nodes": 1,
+    "memory_mib": 1024,
+    "gpus": {"count": 0},
+}
 SERVED = {"nfs_server": ["control"], **CLIENTS}
 
 
@@ -66,7 +73,6 @@ def test_a_client_makes_no_homes_where_it_mounts_them(
 def test_the_first_client_makes_homes_on_a_filer() -> None:
     assert homes("login", CLIENTS) == (True, "/home")
     assert homes("gpu1", CLIENTS) == (False, "/home")
-    assert homes("login", {"nfs_server": [], "nfs_client": [], "slurm-nfs-client": ["login"]}) == (True, "/home")
 
 
 def test_homes_on_a_disk_of_the_server_need_its_mount() -> None:
@@ -83,7 +89,6 @@ def test_homes_on_a_disk_of_the_server_need_its_mount() -> None:
         ({"slurm_controller": ["c1", "c2"]}, ["c1"]),
         ({"slurm_controller": ["c1", "c2"], "slurm_build": []}, ["c1"]),
         ({"slurm_controller": ["c1", "c2"], "slurm_build": ["b1"]}, ["b1"]),
-        ({"slurm-master": ["m1"]}, ["m1"]),
     ],
 )
 def test_slurm_is_built_once_on_the_first_controller_where_no_machine_is_named(
@@ -93,30 +98,46 @@ def test_slurm_is_built_once_on_the_first_controller_where_no_machine_is_named(
 
 
 @pytest.mark.parametrize(
-    ("name", "on_the_node", "elsewhere"),
+    ("variables", "name"),
     [
-        ("gpucluster_scratch_path", "/scratch", ""),
-        ("gpucluster_has_gpus", True, False),
-        ("gpucluster_has_infiniband", True, False),
+        ({"gpucluster_vm_size": "DGX_H100"}, "DGX_H100"),
+        ({"gpucluster_vm_size": "dgx_h100", "azure_vm_size": "Standard_ND96isr_H200_v5"}, "DGX_H100"),
+        ({"azure_vm_size": "Standard_ND96isr_H200_v5"}, "Standard_ND96isr_H200_v5"),
+        ({"gpucluster_vm_size": "DGX_H100", "gpucluster_vm_size_record": OWN}, "own"),
+        ({"gpucluster_vm_size_record": OWN}, "own"),
+        ({}, None),
+        ({"gpucluster_vm_size": "", "gpucluster_vm_size_record": {}}, None),
     ],
 )
-def test_drives_gpus_and_adapters_are_those_of_nodes(name: str, on_the_node: t.Any, elsewhere: t.Any) -> None:
-    groups = {"slurm_compute": ["gpu1"], "slurm_controller": ["control"]}
-    rich = {"nvme": {"count": 8}, "gpus": {"count": 8}, "infiniband": {"hcas": ["mlx5_0"]}}
-    poor = {"nvme": {"count": 0}, "gpus": {"count": 0}, "infiniband": {"hcas": []}}
+def test_the_inventory_names_the_hardware_of_a_node(variables: dict[str, t.Any], name: str | None) -> None:
+    groups = {"slurm_compute": ["gpu1"]}
+    found = value("gpucluster_hardware", "gpu1", groups, hostvars={"gpu1": variables}, group_names=["slurm_compute"])
 
-    assert value(name, "gpu1", groups, gpucluster_hardware=rich) == on_the_node
-    assert value(name, "control", groups, gpucluster_hardware=rich) == elsewhere
-    assert value(name, "gpu1", groups, gpucluster_hardware=poor) == elsewhere
+    assert found.get("name") == name
 
 
-def test_the_scratch_path_is_the_sites_own() -> None:
-    rich = {"nvme": {"count": 8}}
-    found = value(
-        "gpucluster_scratch_path", "gpu1", {"slurm_compute": ["gpu1"]}, gpucluster_hardware=rich, scratch_path="/nvme"
-    )
+@pytest.mark.parametrize("group", ["slurm_login", "slurm_controller"])
+def test_machines_that_take_no_jobs_have_no_drives_gpus_and_adapters(group: str) -> None:
+    inputs: dict[str, t.Any] = {"hostvars": {"head": {"gpucluster_vm_size": "DGX_H100"}}, "group_names": [group]}
+    found = value("gpucluster_hardware", "head", {group: ["head"]}, **inputs)
 
-    assert found == "/nvme"
+    assert (found["gpus"]["count"], found["nvme"]["count"], found["infiniband"]["hcas"]) == (0, 0, [])
+    assert value("gpucluster_scratch_path", "head", {group: ["head"]}, **inputs) == ""
+
+
+@pytest.mark.parametrize(
+    ("hardware", "inputs", "path"),
+    [
+        ({"nvme": {"count": 8}}, {}, "/scratch"),
+        ({"nvme": {"count": 8}}, {"scratch_path": "/nvme"}, "/nvme"),
+        ({"nvme": {"count": 0}}, {}, ""),
+        ({}, {}, ""),
+    ],
+)
+def test_the_scratch_path_is_that_of_local_drives(
+    hardware: dict[str, t.Any], inputs: dict[str, str], path: str
+) -> None:
+    assert value("gpucluster_scratch_path", "gpu1", {}, gpucluster_hardware=hardware, **inputs) == path
 
 
 @pytest.mark.parametrize(("given", "expected"), [("false", False), ("no", False), ("0", False), ("yes", True)])

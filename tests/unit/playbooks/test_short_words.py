@@ -23,8 +23,9 @@ WORDS = {
 @pytest.mark.parametrize("playbook", WORDS)
 def test_only_the_command_line_is_stronger_than_the_playbook(playbook: str) -> None:
     plays = yaml.safe_load((ROOT / f"playbooks/{playbook}.yml").read_text(encoding="utf-8"))
+    first = next(play for play in plays if "hosts" in play)
 
-    assert set(WORDS[playbook]) <= set(plays[0]["vars"])
+    assert set(WORDS[playbook]) <= set(first["vars"])
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)

@@ -30,8 +30,6 @@ SETTINGS: dict[str, t.Any] = {
     "iterations": 0,
     "dcgm_level": 1,
     "hardware": [],
-    "vm_size": "",
-    "vm_size_record": {},
     "thresholds": {},
     "relative": {},
     "pair_rounds": 0,

@@ -18,3 +18,9 @@ def test_equal_hosts_are_one_group() -> None:
 def test_the_error_names_the_filter_and_the_host() -> None:
     with pytest.raises(AnsibleFilterError, match=r"hpcai\.gpucluster\.cluster_nodes: .*gpu1"):
         cluster_nodes(["gpu1"], {"gpu1": {}})
+
+
+def test_hosts_that_say_nothing_are_skipped_only_on_demand() -> None:
+    assert cluster_nodes(["gpu1"], {"gpu1": {}}, unsized="skip") == []
+    with pytest.raises(AnsibleFilterError, match="unsized is 'maybe', it must be fail or skip"):
+        cluster_nodes(["gpu1"], {"gpu1": {}}, unsized="maybe")

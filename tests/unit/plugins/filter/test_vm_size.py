@@ -35,3 +35,23 @@ def test_bad_record_is_an_error_of_ansible() -> None:
         AnsibleFilterError, match="gpucluster_vm_size_record: a hardware record must be a mapping, not list"
     ):
         vm_size("lab", ["x"])
+
+
+@pytest.mark.parametrize("nothing", [None, "", {}])
+def test_a_missing_record_of_a_role_names_its_input_and_what_is_allowed(nothing: object) -> None:
+    with pytest.raises(
+        AnsibleFilterError, match=r"gpu_hardware: found nothing; allowed: a hardware record.*DGX_A100.*_vm_size_record"
+    ):
+        vm_size(nothing, variable="gpu_hardware")
+
+
+@pytest.mark.parametrize("wrong", ["lab", ["x"], {"name": "x"}])
+def test_a_broken_record_of_a_role_names_its_input(wrong: object) -> None:
+    with pytest.raises(AnsibleFilterError, match=r"gpu_hardware: (a hardware record must be|missing required)"):
+        vm_size(wrong, variable="gpu_hardware")
+
+
+def test_a_record_of_a_role_is_returned_whole_and_can_be_changed() -> None:
+    vm_size(vm_size("lab"), variable="gpu_hardware")["gpus"]["count"] = 9
+
+    assert vm_size(vm_size("lab"), variable="gpu_hardware") == vm_size("lab")

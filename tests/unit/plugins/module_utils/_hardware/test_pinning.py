@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import machine as hardware_machine
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import pinning
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import CommandMissing, CommandTimeout
-from ansible_collections.hpcai.gpucluster.plugins.modules import app_pinning
+from ansible_collections.hpcai.gpucluster.plugins.modules import process_pinning_info
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.tests.unit.support import sysfs
 
@@ -43,7 +43,7 @@ class Smi:
 def _collect(tree: sysfs.Tree, smi: Smi, **options: t.Any) -> dict[str, t.Any]:
     params = {"pattern": None, "record": None, "executable": "nvidia-smi", **options}
     params.update(sysfs=str(tree.sysfs), procfs=str(tree.procfs))
-    return app_pinning.collect(params, smi)
+    return process_pinning_info.collect(params, smi)
 
 
 def _job(tmp_path: Path, places: dict[int, str], busy: int = 1) -> tuple[sysfs.Tree, Smi]:

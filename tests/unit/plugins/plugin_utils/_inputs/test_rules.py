@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import rules
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
+
+LAB = records.find("lab")
 
 
 @pytest.mark.parametrize(
@@ -32,7 +35,16 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import ty
         ("gpucluster_mirror", "mirror", "a URL"),
         ("gpucluster_nfs_server", "10.0.1.400", "IP address"),
         ("gpucluster_vm_size", "Standard_X", "unknown VM size"),
+        ("gpucluster_vm_size", "Standard_ND96isr_H100", "did you mean Standard_ND96isr_H100_v5?"),
         ("gpucluster_vm_size_record", {"name": "x"}, "missing required"),
+        ("gpu_hardware", "DGX_H100", "a mapping"),
+        ("gpu_hardware", {"name": "x"}, "missing required"),
+        ("enroot_hardware", {**LAB, "colour": "red"}, "colour"),
+        ("scratch_hardware", {"gpus": [8]}, "gpus must be a mapping"),
+        ("validate_hardware", {"name": "x"}, "missing required"),
+        ("validate_hardware", "DGX_H100", "must be a mapping, not str"),
+        ("validate_hardware", ["gpu1"], "mappings of hosts and record"),
+        ("validate_hardware", [{"hosts": "gpu1", "record": {"name": "x"}}], "missing required"),
         ("munge_key", 5.5, "not shown"),
         ("nccl_enroot_path", "etc", "an absolute path"),
         ("nccl_environment", {"1A": "x"}, "environment variables"),
@@ -126,6 +138,11 @@ def test_all_faults_are_said_at_once() -> None:
         ("users_acounts", "users_accounts"),
         ("slurm_databse", "slurm_database"),
         ("gpucluster_vmsize", "gpucluster_vm_size"),
+        ("gpucluster_hardware", "gpucluster_vm_size_record"),
+        ("scratch_vm_size", "scratch_hardware"),
+        ("validate_vm_size", "validate_hardware"),
+        ("validate_vm_size_record", "validate_hardware"),
+        ("pinning_vm_size", "gpucluster_vm_size"),
         ("nhc_check", "nhc_checks"),
     ],
 )

@@ -20,6 +20,14 @@ def test_equal_hosts_share_a_group_in_the_order_of_the_inventory() -> None:
     assert groups[0]["record"]["gpus"]["count"] == 8
 
 
+def test_a_host_that_says_nothing_can_be_skipped() -> None:
+    groups = nodes.group(["gpu1", "gpu2"], {"gpu1": {}, "gpu2": LAB}, skip=True)
+
+    assert [group["hosts"] for group in groups] == ["gpu2"]
+    with pytest.raises(nodes.NodeError, match="huge"):
+        nodes.group(["gpu1"], {"gpu1": {"gpucluster_vm_size": "huge"}}, skip=True)
+
+
 def test_ten_thousand_equal_hosts_are_one_group() -> None:
     hosts = [f"gpu{number}" for number in range(10_000)]
 
@@ -41,7 +49,7 @@ def test_an_addition_to_the_node_line_makes_another_group() -> None:
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({}, "host gpu1: gpucluster_vm_size is not set"),
+        ({}, "host gpu1: gpucluster_vm_size: found nothing; allowed: DGX_A100, "),
         ({"gpucluster_vm_size": "huge"}, "host gpu1: gpucluster_vm_size.*huge"),
     ],
 )

@@ -218,9 +218,10 @@ def test_nodes_are_compared_with_those_of_the_beginning() -> None:
     host, nodes = Host(2), Nodes()
     stage("preflight", host, nodes, {"gpu1": {**FACTS, "users": {}}})
     host.nodes = [host.nodes[0], {**host.nodes[1], "state": "drained"}]
-    found = stage("after", host, nodes, vm_size=A100)
+    found = stage("after", host, nodes, hardware=records.find(A100))
 
     assert found["lost"] == ["gpu2"]
+    assert found["hardware"][0]["size"] == A100
     assert not host.called("slurm_job")
 
 
@@ -231,7 +232,7 @@ def test_nodes_are_compared_with_those_of_the_beginning() -> None:
         ({"thresholds": {"pair": {"warn": 1, "fail": 2}}}, r"validate_thresholds: pair: warn \(1\) is below fail"),
         ({"thresholds": {"pair": "high"}}, "validate_thresholds: pair: 'high' must be a number"),
         ({"relative": {"pair": "high"}}, "validate_relative has pair: 'high', but takes numbers"),
-        ({"vm_size": "Standard_X"}, "validate_vm_size: unknown VM size 'Standard_X'"),
+        ({"hardware": {"gpus": 8}}, "validate_hardware: "),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_measured(changes: dict[str, t.Any], words: str) -> None:
@@ -257,7 +258,7 @@ def test_nodes_of_several_kinds_are_not_measured_together() -> None:
     assert not mixed(gpus=0, gpus_per_node=8)
     assert not mixed(gpus=0, program="mpi")
     assert f"together: gpu1 is {A100}, gpu2 is {H100}, gpu3 has none in the inventory." in mixed(hardware=hardware)[0]
-    assert not mixed(hardware=hardware, vm_size=H100)
+    assert not mixed(hardware=records.find(H100))
     assert not mixed(hardware=hardware, nodelist=[], stages=["scheduler"])
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module app_pinning, run as Ansible runs it, on this machine."""
+"""The module process_pinning_info, run as Ansible runs it, on this machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.modules import app_pinning
+from ansible_collections.hpcai.gpucluster.plugins.modules import process_pinning_info
 
 
 def _run(**options: t.Any) -> dict[str, t.Any]:
     done = subprocess.run(
-        [sys.executable, app_pinning.__file__],
+        [sys.executable, process_pinning_info.__file__],
         input=json.dumps({"ANSIBLE_MODULE_ARGS": {"executable": "/nonexistent/nvidia-smi", **options}}),
         capture_output=True,
         text=True,

@@ -13,7 +13,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.modules import node_info
+from ansible_collections.hpcai.gpucluster.plugins.modules import node_consistency_info
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def run(tools: Path, **arguments: t.Any) -> tuple[int, dict[str, t.Any]]:
     """Return the exit status and the result of the module, with these tools first in the path."""
     text = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
     done = subprocess.run(
-        [sys.executable, node_info.__file__, text],
+        [sys.executable, node_consistency_info.__file__, text],
         env={"PATH": f"{tools}:/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,

@@ -1,17 +1,17 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Manage a set of small text files in one task."""
+"""Manage a set of small files in one task."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: text_files
+module: file_set
 author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
-short_description: Manage a set of small text files in one task
+short_description: Manage a set of small files in one task
 description:
-  - Writes or removes many small text files at once, for programs of several files and for drop-in directories.
+  - Writes or removes many small files at once, for programs of several files and for drop-in directories.
     One task of M(ansible.builtin.copy) or M(ansible.builtin.template) per file costs thousands of connections on a
     thousand nodes.
   - Each file is replaced in one step, so that a reader sees the old or the new one. Folders that are missing are made
@@ -61,7 +61,7 @@ options:
 
 EXAMPLES = r"""
 - name: Install a drop-in and remove an old one
-  hpcai.gpucluster.text_files:
+  hpcai.gpucluster.file_set:
     files:
       - path: /etc/slurm/prolog.d/50-hello
         content: |
@@ -72,7 +72,7 @@ EXAMPLES = r"""
         state: absent
 
 - name: Install every file of a folder of the role
-  hpcai.gpucluster.text_files:
+  hpcai.gpucluster.file_set:
     files: "{{ dict(names | zip(contents)) | dict2items(key_name='path', value_name='content') }}"
   vars:
     paths: "{{ query('ansible.builtin.fileglob', 'program/*.py') | sort }}"
@@ -100,7 +100,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import text_files
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import file_set
 
 
 def identifier(name: str, kind: str) -> int:
@@ -110,30 +110,30 @@ def identifier(name: str, kind: str) -> int:
     return pwd.getpwnam(name).pw_uid if kind == "user" else grp.getgrnam(name).gr_gid
 
 
-def look(path: str) -> text_files.Found | None:
+def look(path: str) -> file_set.Found | None:
     """Return a file as it is; a link or anything else that is no file counts as one with other content."""
     file = Path(path)
     try:
         status = file.lstat()
         if not stat.S_ISREG(status.st_mode):
-            return text_files.Found("", -1, -1, -1)
+            return file_set.Found("", -1, -1, -1)
         with file.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            return text_files.Found(stream.read(), status.st_mode & 0o7777, status.st_uid, status.st_gid)
+            return file_set.Found(stream.read(), status.st_mode & 0o7777, status.st_uid, status.st_gid)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def wanted(files: list[dict[str, t.Any]], uid: int, gid: int) -> list[text_files.Wanted]:
+def wanted(files: list[dict[str, t.Any]], uid: int, gid: int) -> list[file_set.Wanted]:
     """Return the wanted files of the module's options."""
     return [
-        text_files.Wanted(
+        file_set.Wanted(
             one["path"], one["content"] if one["state"] == "present" else None, int(one["mode"], 8), uid, gid
         )
         for one in files
     ]
 
 
-def apply(module: AnsibleModule, change: text_files.Change) -> None:
+def apply(module: AnsibleModule, change: file_set.Change) -> None:
     """Carry out one change; raises OSError."""
     one, file = change.wanted, Path(change.wanted.path)
     if one.content is None:
@@ -168,17 +168,17 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    faults = text_files.problems(module.params["files"])
+    faults = file_set.problems(module.params["files"])
     if faults:
         module.fail_json(msg="; ".join(faults))
     try:
         uid, gid = identifier(module.params["owner"], "user"), identifier(module.params["group"], "group")
-        changes = text_files.plan(wanted(module.params["files"], uid, gid), look)
+        changes = file_set.plan(wanted(module.params["files"], uid, gid), look)
         for change in [] if module.check_mode else changes:
             apply(module, change)
     except (OSError, KeyError) as exc:
         module.fail_json(msg=f"cannot bring the files to their state: {exc}")
-    shown = {"diff": text_files.diff(changes)} if module._diff else {}
+    shown = {"diff": file_set.diff(changes)} if module._diff else {}
     module.exit_json(changed=bool(changes), files=[change.wanted.path for change in changes], **shown)
 
 

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.text_files import (
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.file_set import (
     Found,
     Wanted,
     diff,

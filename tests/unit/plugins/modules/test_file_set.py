@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module text_files on real files."""
+"""The module file_set on real files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import text_files as system_text_files
-from ansible_collections.hpcai.gpucluster.plugins.modules import text_files
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import file_set as system_file_set
+from ansible_collections.hpcai.gpucluster.plugins.modules import file_set
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -30,10 +30,10 @@ class Module:
 
 def bring(folder: Path, path: Path, content: str | None, mode: int = 0o644) -> list[str]:
     """Bring one file to its state and return what was done."""
-    wanted = [system_text_files.Wanted(str(path), content, mode, os.getuid(), os.getgid())]
-    changes = system_text_files.plan(wanted, text_files.look)
+    wanted = [system_file_set.Wanted(str(path), content, mode, os.getuid(), os.getgid())]
+    changes = system_file_set.plan(wanted, file_set.look)
     for change in changes:
-        text_files.apply(t.cast("t.Any", Module(folder)), change)
+        file_set.apply(t.cast("t.Any", Module(folder)), change)
     return [change.action for change in changes]
 
 
@@ -91,8 +91,8 @@ def test_a_folder_is_removed_with_all_that_is_in_it_and_a_link_to_one_alone(tmp_
 def test_the_diff_of_an_archive_that_goes_is_text(tmp_path: Path) -> None:
     (tmp_path / "archive").write_bytes(b"\x1f\x8b\x08\x00\xff")
     (tmp_path / "text").write_text("\u00e4\u20ac\n")
-    gone = [system_text_files.Wanted(str(tmp_path / name), None, 0o644, 0, 0) for name in ("archive", "text")]
-    shown = system_text_files.diff(system_text_files.plan(gone, text_files.look))
+    gone = [system_file_set.Wanted(str(tmp_path / name), None, 0o644, 0, 0) for name in ("archive", "text")]
+    shown = system_file_set.diff(system_file_set.plan(gone, file_set.look))
 
     assert [one["before"].encode().splitlines()[1] for one in shown] == [b"(no text)", "\u00e4\u20ac".encode()]
 
@@ -105,8 +105,8 @@ def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
 
 
 def test_users_are_names_or_numbers() -> None:
-    assert text_files.identifier("root", "user") == 0
-    assert text_files.identifier("root", "group") == 0
-    assert text_files.identifier("4242", "user") == 4242
+    assert file_set.identifier("root", "user") == 0
+    assert file_set.identifier("root", "group") == 0
+    assert file_set.identifier("4242", "user") == 4242
     with pytest.raises(KeyError):
-        text_files.identifier("no-such-user", "user")
+        file_set.identifier("no-such-user", "user")

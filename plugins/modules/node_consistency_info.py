@@ -3,12 +3,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Module node_info."""
+"""Module node_consistency_info."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: node_info
+module: node_consistency_info
 short_description: Read what must be the same on all nodes of a cluster
 version_added: 0.1.0
 author:
@@ -37,7 +37,7 @@ options:
 
 EXAMPLES = r"""
 - name: Read what must be the same everywhere
-  hpcai.gpucluster.node_info:
+  hpcai.gpucluster.node_consistency_info:
     mounts: [/home]
     users: [slurm, munge]
   register: __node

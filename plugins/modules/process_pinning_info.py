@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: app_pinning
+module: process_pinning_info
 author:
   - HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
@@ -55,7 +55,7 @@ seealso:
 
 EXAMPLES = r"""
 - name: See where the processes on the GPUs are
-  hpcai.gpucluster.app_pinning:
+  hpcai.gpucluster.process_pinning_info:
     record: "{{ 'Standard_ND40rs_v2' | hpcai.gpucluster.vm_size }}"
   register: pinning
 """

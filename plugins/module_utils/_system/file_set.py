@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Bring a set of small text files to a wanted state: a pure plan, and its application through injected functions."""
+"""Bring a set of small files to a wanted state: a pure plan, and its application through injected functions."""
 
 from __future__ import annotations
 

@@ -1,0 +1,55 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Older group names are mapped once, and cost nothing where there are none."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.gpucluster.plugins.filter.cluster_groups import cluster_groups
+
+PLAYBOOKS = sorted((Path(__file__).parents[4] / "playbooks").glob("*.yml"))
+
+
+def test_machines_of_older_groups_join_ours() -> None:
+    groups = {"slurm-master": ["head"], "slurm-nfs": ["head"], "slurm-node": ["n1", "n2"], "slurm_compute": ["n2"]}
+
+    assert cluster_groups(groups) == [
+        {"name": "head", "groups": ["slurm_controller", "nfs_server"]},
+        {"name": "n1", "groups": ["slurm_compute"]},
+    ]
+
+
+def test_our_names_need_nothing() -> None:
+    assert cluster_groups({"slurm_controller": ["head"], "slurm_compute": ["n1"], "rack-a": ["n1"]}) == []
+    assert cluster_groups({"slurm-node": ["n1"], "slurm_compute": ["n1"]}) == []
+    assert cluster_groups({}) == []
+
+
+def test_ten_thousand_machines_take_no_second() -> None:
+    start = time.process_time()
+
+    assert len(cluster_groups({"slurm-node": [f"n{number}" for number in range(10_000)]})) == 10_000
+    assert time.process_time() - start < 1
+
+
+def test_what_is_no_mapping_is_refused() -> None:
+    with pytest.raises(AnsibleFilterError, match="expected the variable groups"):
+        cluster_groups(["head"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
+def test_plays_name_groups_and_the_older_names_are_mapped_first(path: Path) -> None:
+    plays = yaml.safe_load(path.read_text(encoding="utf-8"))
+    hosts = " ".join(str(play.get("hosts", "")) for play in plays)
+
+    assert "~" not in hosts, "a group, not a regular expression"
+    if "slurm_" in hosts or "nfs_" in hosts:
+        first = plays[0].get("ansible.builtin.import_playbook")
+        assert first in ("groups.yml", "preflight.yml"), "a run of this playbook alone has to know older group names"
