@@ -44,7 +44,7 @@ def _gpus(record: Record) -> Iterator[str]:
     if gpus["count"] < 0:
         yield f"gpus.count is {gpus['count']}, it must be 0 or more"
     if gpus["count"] > 0:
-        for name in ("model", "memory_mib", "clocks"):
+        for name in ("model", "memory_mib"):
             if not gpus.get(name):
                 yield f"gpus.{name} is missing; only a record with gpus.count 0 may leave it out"
 

@@ -24,7 +24,6 @@ OTHER = records.find("Standard_NC96ads_A100_v4")
 JUDGED_BY = (
     "(__validate_settings.hardware if validate_hardware is mapping else __validate_settings.hardware[0].record).name"
 )
-# The role nhc has two inputs of its own until it is the role health.
 ROLES = sorted(
     path.name for path in (ROOT / "roles").iterdir() if "_hardware:" in (path / "defaults/main.yml").read_text("utf-8")
 )
@@ -48,6 +47,7 @@ def role_value(role: str, expression: str, **variables: t.Any) -> t.Any:
         ("scratch", "scratch_drive_count", 10, 4),
         ("enroot", "[enroot_gpus, enroot_infiniband]", [True, True], [True, False]),
         ("docker", "docker_gpus", True, True),
+        ("health", "__health_config.vm_size", "DGX_H100", "Standard_NC96ads_A100_v4"),
         ("validate", JUDGED_BY, "DGX_H100", "Standard_NC96ads_A100_v4"),
     ],
 )
@@ -79,10 +79,12 @@ def test_nothing_else_names_the_hardware_of_a_machine() -> None:
         and re.search(r"(gpucluster|azure|[a-z]+)_vm_size", re.sub(r"(?m)^#.*", "", path.read_text("utf-8")))
     }
 
-    assert readers - {"roles/nhc/defaults/main.yml", "roles/nhc/vars/main.yml"} == set()
+    assert readers == set()
 
 
-@pytest.mark.parametrize(("role", "expression"), [("gpu", "gpu_count"), ("nccl", "__nccl_conf")])
+@pytest.mark.parametrize(
+    ("role", "expression"), [("gpu", "gpu_count"), ("health", "__health_problem"), ("nccl", "__nccl_conf")]
+)
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -39,7 +39,7 @@ def called_for(size: Record) -> Record:
     record: Record = {
         "cpus": {
             **dict(zip(("sockets", "cores_per_socket", "threads_per_core", "vendor", "family", "model"), size["cpus"])),
-            "architecture": "x86_64",
+            "architecture": size.get("architecture", "x86_64"),
             "numbering": "block",
         },
         "numa_nodes": size["numa_nodes"],
@@ -61,13 +61,16 @@ def called_for(size: Record) -> Record:
     return record
 
 
-def _gpus(model: str, count: int, memory: int, memory_clock: int, clock: int, generation: int, links: int) -> Record:
+def _gpus(
+    model: str, count: int, memory: int, memory_clock: int | None, clock: int | None, generation: int | None, links: int
+) -> Record:
+    """Return the GPUs without what no source says."""
     return {
         "model": model,
         "count": count,
         "memory_mib": memory,
-        "clocks": {"memory": memory_clock, "graphics": clock},
-        "pcie_generation": generation,
+        **({"clocks": {"memory": memory_clock, "graphics": clock}} if clock else {}),
+        **({"pcie_generation": generation} if generation else {}),
         "pcie_width": 16,
         **({"nvlinks": links} if links else {}),
     }

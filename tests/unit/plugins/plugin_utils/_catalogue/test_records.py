@@ -33,6 +33,7 @@ WANTED = [
     "DGX_A100",
     "DGX_H100",
     "lab",
+    "simulated_h100",
 ]
 
 
@@ -118,7 +119,7 @@ def _broken(change: t.Callable[[dict[str, t.Any]], object]) -> list[str]:
         (lambda r: r["cpus"].update(sockets=0), "cpus.sockets is 0"),
         (lambda r: r.update(numa_nodes=0), "numa_nodes is 0"),
         (lambda r: r["gpus"].update(count=-1), "gpus.count is -1"),
-        (lambda r: r["gpus"].pop("clocks"), "gpus.clocks is missing"),
+        (lambda r: r["gpus"].pop("memory_mib"), "gpus.memory_mib is missing"),
         (lambda r: r["topology"].pop(), "with gpus.count 8 it needs each of 0 to 7 once"),
         (lambda r: r["topology"][3].update(numa_node=4), "GPU 3 has numa_node 4, with numa_nodes 4 it must be 0 to 3"),
         (lambda r: r["topology"][0].update(pci=3600.0), "in quotes, or YAML reads a number"),
