@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.advice import advice
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.outcomes import (
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import (
     FAIL,
     NOT_RUN,
     PASS,

@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.outcomes import margin
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.figure_checks import margin
 
 Report = t.Mapping[str, t.Any]
 Item = t.Mapping[str, t.Any]
