@@ -53,7 +53,7 @@ def check(variables: dict[str, t.Any], **args: t.Any) -> dict[str, t.Any]:
     ids=str,
 )
 def test_the_defaults_of_a_role_are_right(args: dict[str, t.Any]) -> None:
-    result = check({"gpucluster_hardware": {**records.find("lab"), "nvme": {"count": 1}}}, **args)
+    result = check({"gpucluster_hardware": records.find("lab")}, **args)
 
     assert not result.get("failed"), result
     assert result["changed"] is False
