@@ -302,21 +302,12 @@ def _ruled(name: str, value: t.Any) -> Iterator[str]:
 def _sizes(values: Values) -> Iterator[str]:
     for name, record in values.items():
         if record and (name == "gpucluster_vm_size_record" or name.endswith("_hardware")):
-            yield from (f"{name}: {fault}" for fault in _record_faults(record))
+            yield from (f"{name}: {fault}" for fault in records.problems_of_groups(record))
     if not values.get("gpucluster_vm_size_record") and values.get("gpucluster_vm_size"):
         try:
             records.find(values["gpucluster_vm_size"])
         except records.CatalogueError as exc:
             yield f"gpucluster_vm_size: {exc}"
-
-
-def _record_faults(value: t.Any) -> Iterator[str]:
-    """Judge a hardware record, or nodes in groups of equals, as validate_hardware takes them too."""
-    for kind in value if isinstance(value, list) else [{"hosts": "all", "record": value}]:
-        if isinstance(kind, Mapping) and {"hosts", "record"} <= set(kind):
-            yield from records.problems(kind["record"])
-        else:
-            yield f"found {kind!r}; allowed: mappings of hosts and record"
 
 
 def _checks(values: Values) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections import Counter
 from datetime import datetime, timezone
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.advice import advice
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.outcomes import (
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import (
     FAIL,
     NOT_RUN,
     PASS,

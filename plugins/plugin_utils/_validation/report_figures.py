@@ -11,7 +11,7 @@ import statistics
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.outcomes import margin
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.figure_checks import margin
 
 Report = t.Mapping[str, t.Any]
 Item = t.Mapping[str, t.Any]

@@ -131,7 +131,11 @@ def test_the_input_of_the_example_is_right(azure: Azure, example: Path) -> None:
     azure.control(subscriptions=[CLUSTER])
 
     run = azure.run(
-        "ansible-playbook", "-i", str(example), str(ROOT / "playbooks" / "check_input.yml"), environment=azure.signed_in()
+        "ansible-playbook",
+        "-i",
+        str(example),
+        str(ROOT / "playbooks" / "check_input.yml"),
+        environment=azure.signed_in(),
     )
 
     assert run.rc == 0, run.out[-3000:] + run.err[-3000:]

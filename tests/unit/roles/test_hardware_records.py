@@ -44,17 +44,22 @@ def role_value(role: str, expression: str, **variables: t.Any) -> t.Any:
         ("scratch", "scratch_drive_count", 10, 4),
         ("enroot", "[enroot_gpus, enroot_infiniband]", [True, True], [True, False]),
         ("docker", "docker_gpus", True, True),
-        ("validate", "__validate_record.name", "DGX_H100", "Standard_NC96ads_A100_v4"),
     ],
 )
 def test_a_role_takes_the_record_of_the_playbooks_or_its_own(
     role: str, expression: str, of_the_playbooks: t.Any, of_the_role: t.Any
 ) -> None:
-    kinds = {"gpucluster_slurm_nodes": [{"hosts": "gpu[1-2]", "record": H100}], "__validate_selected": ["gpu2"]}
-
-    assert role_value(role, expression, gpucluster_hardware=H100, **kinds) == of_the_playbooks
+    assert role_value(role, expression, gpucluster_hardware=H100) == of_the_playbooks
     own = {"gpucluster_hardware": LAB, f"{role}_hardware": OTHER}
-    assert role_value(role, expression, **{**kinds, **own}) == of_the_role
+    assert role_value(role, expression, **own) == of_the_role
+
+
+def test_the_validation_takes_the_groups_of_the_playbooks_or_one_record() -> None:
+    groups = [{"hosts": "gpu[1-2]", "record": H100}]
+    hardware = "__validate_settings.hardware"
+
+    assert role_value("validate", hardware, gpucluster_slurm_nodes=groups) == groups
+    assert role_value("validate", hardware, gpucluster_slurm_nodes=groups, validate_hardware=OTHER) == OTHER
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -101,7 +106,7 @@ def test_a_role_that_needs_a_record_says_so(role: str, expression: str, given: d
         ("enroot", "[enroot_gpus, enroot_infiniband]", [True, False]),
         ("docker", "docker_gpus", False),
         ("nccl", "nccl_topology", "none"),
-        ("validate", "__validate_record", {}),
+        ("validate", "validate_hardware", []),
     ],
 )
 def test_a_role_that_can_do_without_a_record_does(role: str, expression: str, found: t.Any) -> None:

@@ -15,8 +15,8 @@ from html.parser import HTMLParser
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report as results
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report_html, report_plots
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.outcomes import check
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report_page, report_plots
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import check
 from ansible_collections.hpcai.gpucluster.tests.unit.support import validation_runs
 
 if t.TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_loads_nothing_and_runs_nothing() -> None:
-    page = Page(report_html.page(report()))
+    page = Page(report_page.page(report()))
 
     assert page.open == []
     assert "script" not in page.tags
@@ -94,7 +94,7 @@ def test_the_page_loads_nothing_and_runs_nothing() -> None:
 
 
 def test_the_verdict_is_on_top_and_what_nodes_wrote_is_only_text() -> None:
-    text = report_html.page(report())
+    text = report_page.page(report())
 
     assert text.index("<b>FAIL</b>") < text.index("What to do next") < text.index("<svg") < text.index("<h2>Nodes</h2>")
     assert "<script" not in text
@@ -102,14 +102,14 @@ def test_the_verdict_is_on_top_and_what_nodes_wrote_is_only_text() -> None:
 
 
 def test_a_failed_node_stands_above_the_others() -> None:
-    table = report_html.page(report())
+    table = report_page.page(report())
     table = table[table.index("<h2>Nodes</h2>") :]
 
     assert table.index(">gpu2<") < table.index(">gpu1<")
 
 
 def test_what_did_not_run_is_said_in_words_and_is_not_green() -> None:
-    text = report_html.page(report())
+    text = report_page.page(report())
     rest = text[text.index("What was not proved") : text.index("<h2>Nodes</h2>")]
 
     assert re.search(r"<th>DCGM</th><td[^>]*>not installed</td><td[^>]*>gpu1</td>", rest)
@@ -117,7 +117,7 @@ def test_what_did_not_run_is_said_in_words_and_is_not_green() -> None:
 
 
 def test_the_page_says_what_was_validated() -> None:
-    text = report_html.page(validation_runs.run(16))
+    text = report_page.page(validation_runs.run(16))
 
     assert "16 nodes Standard_ND96isr_H100_v5 with 8 NVIDIA H100 80GB HBM3 each: 128 GPUs" in text
     assert "driver 580.159.04" in text
@@ -126,7 +126,7 @@ def test_the_page_says_what_was_validated() -> None:
 
 
 def test_figures_have_units_and_say_by_how_much_they_pass() -> None:
-    text = report_html.page(validation_runs.run(16), plots=False)
+    text = report_page.page(validation_runs.run(16), plots=False)
     row = re.search(r"<tr><td[^>]*>✓</td><th>in one node, all_reduce</th>.*?</tr>", text)
 
     assert row
@@ -138,7 +138,7 @@ def test_figures_have_units_and_say_by_how_much_they_pass() -> None:
 
 
 def test_the_limits_of_other_operations_are_explained() -> None:
-    text = report_html.page(validation_runs.run(16), plots=False)
+    text = report_page.page(validation_runs.run(16), plots=False)
     rules = text[text.index("Where the limits come from") :]
 
     assert f"hardware record {validation_runs.SIZE}" in rules
@@ -146,7 +146,7 @@ def test_the_limits_of_other_operations_are_explained() -> None:
 
 
 def test_many_nodes_make_no_long_page() -> None:
-    text = report_html.page(validation_runs.run(500, slow="gpu250", drained="gpu500"))
+    text = report_page.page(validation_runs.run(500, slow="gpu250", drained="gpu500"))
     table = text[text.index("<h2>Nodes</h2>") :]
 
     assert len(text) < 120_000
@@ -156,7 +156,7 @@ def test_many_nodes_make_no_long_page() -> None:
 
 
 def test_the_table_shows_no_earlier_tick_for_a_node_that_slurm_has_drained_since() -> None:
-    text = report_html.page(validation_runs.run(3, drained="gpu2"), plots=False)
+    text = report_page.page(validation_runs.run(3, drained="gpu2"), plots=False)
     heads = re.findall(r'<th class="(?:turned|wide)"><span>(.*?)</span>', text)
     line = next(line for line in text.splitlines() if "<tr><th>gpu2</th>" in line)
     cells = re.findall(r"<td[^>]*>([^<]*)", line)
@@ -166,7 +166,7 @@ def test_the_table_shows_no_earlier_tick_for_a_node_that_slurm_has_drained_since
 
 
 def test_a_good_page_gives_no_advice() -> None:
-    text = report_html.page(report(bad=False), plots=False)
+    text = report_page.page(report(bad=False), plots=False)
 
     assert "<b>PASS</b>" in text
     assert "What to do next" not in text
@@ -176,7 +176,7 @@ def test_failures_that_ask_for_the_same_share_an_entry_and_no_step_is_said_twice
     names = ("nccl.node.all_reduce", "nccl.node.alltoall", "nccl.pair.all_reduce")
     checks = [check(name, name, "fail", f"{name} is slow", "gpu1") for name in names]
     checks.append(check("isolation.node", "isolation", "fail", "holds every group back", "gpu1"))
-    text = report_html.page(results.build([{"stage": "nccl", "checks": checks}], {"stages": ["nccl"]}), plots=False)
+    text = report_page.page(results.build([{"stage": "nccl", "checks": checks}], {"stages": ["nccl"]}), plots=False)
     advice = text[text.index("What to do next") : text.index("<h2>Nodes</h2>")]
 
     assert re.findall(r"<article.*?<b class=\"fail\">✗ (.*?)</b>", advice) == [
@@ -190,11 +190,11 @@ def test_failures_that_ask_for_the_same_share_an_entry_and_no_step_is_said_twice
 
 
 def test_light_and_dark_share_the_pictures() -> None:
-    text = report_html.page(report())
+    text = report_page.page(report())
 
     assert "prefers-color-scheme: dark" in text
     assert "var(--ink)" in text
-    assert text == report_html.page(report()), "the same report gives the same page"
+    assert text == report_page.page(report()), "the same report gives the same page"
 
 
 def test_what_is_expected_and_what_decides_are_drawn_apart() -> None:
@@ -255,7 +255,7 @@ def test_sizes_read_as_people_write_them(size: int, text: str) -> None:
 @pytest.mark.parametrize("number", [1, 16, 500])
 @pytest.mark.parametrize(("width", "scheme"), [(1280, 1), (1280, 0), (500, 1)])
 def test_a_browser_shows_the_page_and_nothing_is_cut_off(tmp_path: Path, number: int, width: int, scheme: int) -> None:
-    page = report_html.page(validation_runs.run(number, slow="gpu3", drained="gpu1"))
+    page = report_page.page(validation_runs.run(number, slow="gpu3", drained="gpu1"))
     (tmp_path / "report.html").write_text(page, encoding="utf-8")
     picture = tmp_path / "report.png"
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={tmp_path}/user"]

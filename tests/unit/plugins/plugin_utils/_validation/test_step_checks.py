@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import outcomes
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import step_checks
 
 PARTLY = """memory: healthy: 24105 MiB
 cpus: not applicable: switched off
@@ -31,7 +31,7 @@ def test_health_passes_only_where_something_was_healthy_and_nothing_was_wrong(
 ) -> None:
     result = {"rc": code, "stdout": output, "stderr": "", "nodes": ["gpu1"]}
 
-    (check,) = outcomes.health([result], "node.check", "gpucluster-check")
+    (check,) = step_checks.health([result], "node.check", "gpucluster-check")
 
     assert check["status"] == status
 
@@ -39,7 +39,7 @@ def test_health_passes_only_where_something_was_healthy_and_nothing_was_wrong(
 def test_health_says_what_was_not_run() -> None:
     result = {"rc": 4, "stdout": PARTLY, "stderr": "srun: error: gpu1: task 0: Exited", "nodes": ["gpu1"]}
 
-    message = outcomes.health([result], "node.check", "x")[0]["message"]
+    message = step_checks.health([result], "node.check", "x")[0]["message"]
 
     assert message == "2 checks healthy; clock: not run: chronyc and timedatectl are missing"
 
@@ -66,7 +66,7 @@ munge: unknown: timed out after 5 s
 def test_what_is_not_healthy_is_named_worst_first(code: int, output: str, status: str, first: str, second: str) -> None:
     result = {"rc": code, "stdout": output, "stderr": "srun: error: gpu1: task 0: Exited", "nodes": ["gpu1"]}
 
-    (check,) = outcomes.health([result], "node.check", "gpucluster-check")
+    (check,) = step_checks.health([result], "node.check", "gpucluster-check")
 
     assert check["status"] == status
     assert check["message"].startswith(first)
@@ -77,6 +77,6 @@ def test_what_is_not_healthy_is_named_worst_first(code: int, output: str, status
 def test_a_program_that_died_with_the_same_status_has_failed() -> None:
     result = {"rc": 3, "stdout": "", "stderr": "bash: fork: out of memory", "nodes": ["gpu1"]}
 
-    (check,) = outcomes.health([result], "node.check", "gpucluster-check")
+    (check,) = step_checks.health([result], "node.check", "gpucluster-check")
 
     assert (check["status"], check["message"]) == ("fail", "exit status 3: bash: fork: out of memory")
