@@ -1,7 +1,10 @@
 # The verbs of a newcomer. Each is one command that can be typed by hand as well.
-.PHONY: lab test bench bench-nodes down
+.PHONY: help lab test bench bench-nodes down
 
-lab: ## Make a Slurm cluster of three containers on this machine
+help: ## Print this list
+	@sed -n 's/^\([a-z-]*\): ## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
+
+lab: ## Make a Slurm cluster with simulated GPUs, of four containers on this machine
 	scripts/lab.sh up
 
 test: ## Run every gate and test

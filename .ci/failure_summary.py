@@ -1,7 +1,11 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Print which steps failed, and why, from the logs of parts that failed. Usage: failure_summary.py LOG..."""
+"""
+Print which steps failed, and why, from the logs of parts that failed. Usage: failure_summary.py LOG...
+
+With C(--not-run) in front of the logs: what their scenarios say that they did not run, such as what needs a mirror.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ _FAILED = re.compile(r"^ERROR\s+(\S+) ➜ (\S+): Executed: Failed")
 _TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(.+?)\]?$")
 _FATAL = re.compile(r"^(?:fatal|failed): \[(.+?)\].*?(?:FAILED|UNREACHABLE)!")
 _DETAIL = re.compile(r"^    ((?:msg|stderr): +(?!''|\"\"|non-zero return code).+)$")
+_NOT_RUN = re.compile(r"^ +msg: +['\"]?(not run: .+?)['\"]?$")
 _TOOL_SAYS = re.compile(r"^(?:FAILED |ERROR |E  +|.*Idempotence test failed|\* )")
 
 
@@ -55,10 +60,26 @@ class Step:
         yield from (f"    {cause}" for cause in self.causes[:MOST_CAUSES])
 
 
+def plain(log: str) -> list[str]:
+    """Return the lines of a log without colours and margins."""
+    return [_MOLECULE_MARGIN.sub("", _DECORATION.sub("", line)).rstrip() for line in log.splitlines()]
+
+
+def not_run(logs: Iterable[str]) -> list[str]:
+    """Return what scenarios say that they did not run."""
+    found, scenario = list[str](), ""
+    for line in (line for log in logs for line in plain(log)):
+        if match := _EXECUTING.match(line):
+            scenario = match[1]
+        elif match := _NOT_RUN.match(line):
+            found.append(f"{match[1]} [scenario {scenario}]")
+    return list(dict.fromkeys(found))
+
+
 def failures(log: str) -> list[str]:
     """Return the failed steps of a log; where none is marked as failed, the last step is the one that failed."""
     step, found = Step("before the first step"), list[str]()
-    lines = [_MOLECULE_MARGIN.sub("", _DECORATION.sub("", line)).rstrip() for line in log.splitlines()]
+    lines = plain(log)
     for line in lines:
         if match := _EXECUTING.match(line):
             step = Step(f"scenario {match[1]}, step {match[2]}")
@@ -78,4 +99,7 @@ def summary(logs: Iterable[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(*summary(Path(name).read_text(encoding="utf-8", errors="replace") for name in sys.argv[1:]), sep="\n")
+    words = [word for word in sys.argv[1:] if word != "--not-run"]
+    texts = (Path(word).read_text(encoding="utf-8", errors="replace") for word in words)
+    for text in not_run(texts) if "--not-run" in sys.argv else summary(texts):
+        print(text)

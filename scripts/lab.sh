@@ -1,30 +1,33 @@
 #!/usr/bin/env bash
-# Makes or removes the lab: three containers on this machine that become a Slurm cluster.
-# Usage: scripts/lab.sh up|down
+# Makes or removes the lab: containers on this machine that become a Slurm cluster with simulated GPUs. Or logs in to one of them.
+# Usage: scripts/lab.sh up|down|ssh [USER@]MACHINE [COMMAND]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$PWD/.venv/bin:$PATH
 say() { printf '\n== %s\n' "$*"; }
 
 # Containers belong to root. Everything else runs as the user who called: root has a home of its own, and looks for the key in the user's.
+cache=${XDG_CACHE_HOME:-$HOME/.cache}
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo --set-home --preserve-env=GPUCLUSTER_LAB,GPUCLUSTER_LAB_NFS,GPUCLUSTER_DEBIAN_MIRROR
-  "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" PYTHONDONTWRITEBYTECODE=1)
+  "XDG_CACHE_HOME=$cache" PYTHONDONTWRITEBYTECODE=1)
 
 up() {
   say "Prepare this machine"
   scripts/setup.sh "${GPUCLUSTER_SETUP:-lab}"
-  say "Start control, gpu1 and gpu2 (containers with systemd, Debian 13)"
+  say "Start control, login, gpu1 and gpu2 (containers with systemd, Debian 13)"
   "${as_root[@]}" "$PWD/.venv/bin/ansible-playbook" playbooks/lab_up.yml
   say "Make the cluster: ansible-playbook site.yml (the first time it compiles Slurm, about six minutes on two cores)"
   ansible-playbook site.yml
-  say "The cluster is ready. GPUs, InfiniBand and NFS are not part of the lab: these are containers on one machine."
-  ansible control -m ansible.builtin.command -a sinfo
+  say "The cluster is ready. Its GPUs are SIMULATED: nvidia-smi answers, nothing computes. InfiniBand is not part of the lab."
+  ssh_to alice@login sinfo --Node --format='"%8N %8T %18G %f"'
   cat <<'NEXT'
 
 What next:
-  log in           .venv/bin/ansible-console control      or: sudo podman exec -it gpucluster-lab0-control bash
-  run a job        .venv/bin/ansible control -m command -a "srun -N2 --mpi=pmix hostname"
+  log in           scripts/lab.sh ssh alice@login     (bob, or root@MACHINE)
+  see two GPUs     scripts/lab.sh ssh alice@login srun --gpus=2 nvidia-smi -L
+  break a node     .venv/bin/ansible-playbook playbooks/lab_fault.yml -e node=gpu1 -e fault=gpu_lost
+  ten minutes      docs/tour.md walks through jobs, a sick node and the validation
   run site again   .venv/bin/ansible-playbook site.yml    (nothing changes)
   your machines    edit inventories/onprem, then: .venv/bin/ansible-playbook -i inventories/onprem site.yml
   measure          make bench
@@ -40,10 +43,15 @@ down() {
   "${as_root[@]}" "$PWD/.venv/bin/ansible-playbook" playbooks/lab_down.yml
 }
 
+ssh_to() {
+  ssh -F "$cache/gpucluster/lab/ssh_config_${GPUCLUSTER_LAB:-0}" "$@"
+}
+
 case ${1:-} in
   up | down) "$1" ;;
+  ssh) shift; ssh_to "$@" ;;
   *)
-    echo "Usage: scripts/lab.sh up|down" >&2
+    echo "Usage: scripts/lab.sh up|down|ssh [USER@]MACHINE [COMMAND]" >&2
     exit 2
     ;;
 esac

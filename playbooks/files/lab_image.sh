@@ -19,7 +19,7 @@ ExecStartPre=/usr/bin/ssh-keygen -A
 ExecStartPre=/usr/sbin/sshd -t
 UNIT
 
-# On other machines udev lets every user mount with FUSE.
+# On other machines udev lets every user mount with FUSE. Modules are loaded by the host's kernel, so the unit that loads them here can only fail.
 echo 'z /dev/fuse 0666 root root -' > "$work/devices.conf"
 
 # shellcheck disable=SC2016  # $1 is the root that mmdebstrap hands to its hooks
@@ -28,6 +28,8 @@ mmdebstrap --quiet --variant=minbase --skip=cleanup/apt/lists --include="$packag
   --customize-hook='mkdir -p "$1/etc/systemd/system/ssh.service.d"' \
   --customize-hook="upload $work/host-keys.conf /etc/systemd/system/ssh.service.d/host-keys.conf" \
   --customize-hook="upload $work/devices.conf /etc/tmpfiles.d/lab-devices.conf" \
+  --customize-hook='mkdir -p -m 0700 "$1/root/.ansible/tmp"' \
+  --customize-hook='ln -s /dev/null "$1/etc/systemd/system/systemd-modules-load.service"' \
   --customize-hook='rm -f "$1"/etc/ssh/ssh_host_* "$1/etc/hostname"; : > "$1/etc/machine-id"' \
   "$suite" "$work/root.tar" ${mirror:+"$mirror"}
 podman import --quiet "$work/root.tar" "$image"

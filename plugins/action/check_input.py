@@ -13,7 +13,8 @@ from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import cluster as inputs_cluster
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import rules, sets
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import roles, rules, sets
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
@@ -30,26 +31,41 @@ _MOST = 40
 
 
 class ActionModule(ActionBase):
-    """Judge the inputs of hosts, each distinct set once; nothing is sent to any machine."""
+    """Check the inputs of one role on one host, or those of many hosts; nothing is sent to a managed node."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return what is wrong with the inputs; anything fails."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         spec = {
-            "hosts": {"type": "list", "elements": "str", "required": True},
-            "main": {"type": "str", "required": True},
+            "hosts": {"type": "list", "elements": "str"},
+            "main": {"type": "str"},
+            "role": {"type": "str"},
+            "entry_point": {"type": "str"},
         }
-        __, arguments = self.validate_argument_spec(argument_spec=spec)
-        judge = _Judge(self._loader, task_vars or {}, arguments["main"])
+        __, arguments = self.validate_argument_spec(
+            argument_spec=spec,
+            mutually_exclusive=[("hosts", "role")],
+            required_one_of=[("hosts", "role")],
+            required_together=[("hosts", "main")],
+        )
+        check = self._role if arguments["role"] else self._hosts
+        return {**result, "changed": False, **check(arguments, task_vars or {})}
+
+    def _role(self, arguments: Raw, variables: Raw) -> dict[str, t.Any]:
+        role = arguments["role"]
+        try:
+            names = inputs_types.of_role(role, arguments["entry_point"])
+        except ValueError as exc:
+            return {"failed": True, "msg": str(exc)}
+        values, faults = _templated(self._loader, variables, names)
+        return _failed(f"Wrong input of the role {role}.", faults + roles.problems(role, values))
+
+    def _hosts(self, arguments: Raw, variables: Raw) -> dict[str, t.Any]:
+        judge = _Judge(self._loader, variables, arguments["main"])
         for host in dict.fromkeys([arguments["main"], *arguments["hosts"]]):
             judge.take(host)
-        problems = judge.problems()
-        result.update(changed=False, sets=len(judge.sets.members), storage=judge.storage())
-        if problems:
-            more = [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
-            text = "\n".join([*problems[:_MOST], *more])
-            result.update(failed=True, msg=f"Wrong input. No machine was touched.\n{text}")
-        return result
+        found = {"sets": len(judge.sets.members), "storage": judge.storage()}
+        return {**found, **_failed("Wrong input. No machine was touched.", judge.problems())}
 
 
 class _Judge:
@@ -84,7 +100,7 @@ class _Judge:
             if host in self._tasks[task]:
                 kinds.add(host, raw)
         if self.sets.add(host, raw):
-            values, faults = self._templated(raw)
+            values, faults = _templated(self._loader, raw, self._inputs)
             judged = rules.judge(values)
             self._faults.append(faults + judged.faults)
             self._sized.append(any(raw.get(name) for name in _SIZES))
@@ -114,19 +130,28 @@ class _Judge:
         )
         return inputs_cluster.problems(cluster)
 
-    def _templated(self, raw: Raw) -> tuple[dict[str, t.Any], list[str]]:
-        """Return the inputs of one host, and what is wrong with their templates."""
-        templar = Templar(loader=self._loader, variables=dict(raw))
-        values: dict[str, t.Any] = {}
-        faults: list[str] = []
-        for name in sorted(self._inputs.intersection(raw)):
-            try:
-                values[name] = plain(templar.template(raw[name]))
-            except AnsibleError as exc:
-                text = " ".join(str(exc).split())
-                if not any(word in text for word in _LATER):
-                    faults.append(f"{name}: {text}")
-        return values, faults
+
+def _templated(loader: t.Any, raw: Raw, names: set[str]) -> tuple[dict[str, t.Any], list[str]]:
+    """Return the inputs of one host, and what is wrong with their templates."""
+    templar = Templar(loader=loader, variables=dict(raw))
+    values: dict[str, t.Any] = {}
+    faults: list[str] = []
+    for name in sorted(names.intersection(raw)):
+        try:
+            values[name] = plain(templar.template(raw[name]))
+        except AnsibleError as exc:
+            text = " ".join(str(exc).split())
+            if not any(word in text for word in _LATER):
+                faults.append(f"{name}: {text}")
+    return values, faults
+
+
+def _failed(summary: str, problems: list[str]) -> dict[str, t.Any]:
+    """Return the result of a task that fails if there are problems."""
+    if not problems:
+        return {}
+    more = [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
+    return {"failed": True, "msg": "\n".join([summary, *problems[:_MOST], *more])}
 
 
 def _is_storage(name: str) -> bool:

@@ -9,8 +9,8 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as hardware_record
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import node_lines
 
 DOCUMENTATION = r"""
 name: gres_lines
@@ -70,32 +70,9 @@ def gres_lines(
 ) -> list[str]:
     """Return the lines of gres.conf for the GPUs of a machine."""
     try:
-        record = records.checked(record, "hpcai.gpucluster.gres_lines")
+        return node_lines.gres_lines(record, nodes, numa_as_sockets, device, "hpcai.gpucluster.gres_lines")
     except records.CatalogueError as exc:
         raise AnsibleFilterError(str(exc)) from exc
-    if not record["gpus"]["count"]:
-        return []
-    head = f"NodeName={nodes} " if nodes else ""
-    head += f"Name=gpu Type={hardware_record.gres_type(record)}"
-    return [f"{head} File={device}{_indexes(gpus)}{cores}" for gpus, cores in _runs(record, numa_as_sockets)]
-
-
-def _runs(record: dict[str, t.Any], numa_as_sockets: bool) -> list[tuple[list[int], str]]:
-    """Return runs of neighbouring GPUs with the same cores."""
-    if not record["topology"]:
-        return [(list(range(record["gpus"]["count"])), "")]
-    runs: list[tuple[list[int], str]] = []
-    for gpu in sorted(record["topology"], key=lambda gpu: int(gpu["index"])):
-        cores = f" Cores={hardware_record.ranges(hardware_record.gpu_cores(record, gpu, numa_as_sockets))}"
-        if runs and runs[-1][1] == cores:
-            runs[-1][0].append(gpu["index"])
-        else:
-            runs.append(([gpu["index"]], cores))
-    return runs
-
-
-def _indexes(gpus: list[int]) -> str:
-    return str(gpus[0]) if len(gpus) == 1 else f"[{gpus[0]}-{gpus[-1]}]"
 
 
 class FilterModule:

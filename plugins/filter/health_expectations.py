@@ -17,7 +17,7 @@ author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
 short_description: Turn a hardware record into what the health program expects
 description:
-  - Returns the configuration of C(gpucluster-check), which the role P(hpcai.gpucluster.nhc#role) writes to
+  - Returns the configuration of C(gpucluster-check), which the role P(hpcai.gpucluster.health#role) writes to
     C(/etc/gpucluster/check.json).
   - Expectations come from the record, from the inputs of the roles that set the machine up, and from a table of
     thresholds, never from the machine that is judged.

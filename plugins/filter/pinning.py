@@ -40,7 +40,7 @@ options:
     description: CPUs of each task. If not given, the cores of a NUMA node are shared out among its tasks.
     type: int
 seealso:
-  - plugin: hpcai.gpucluster.cpu_masks
+  - plugin: hpcai.gpucluster.vm_size
     plugin_type: filter
   - module: hpcai.gpucluster.process_pinning_info
 """

@@ -13,7 +13,7 @@ author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Returns one word for each option, in the order of the mapping. An option that is V(null) is left out.
-  - It does not judge; P(hpcai.gpucluster.pyxis_problems#filter) does.
+  - It does not check them. M(hpcai.gpucluster.check_input) does, with the role P(hpcai.gpucluster.pyxis#role).
 options:
   _input:
     description: Options by name.

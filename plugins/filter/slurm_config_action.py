@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: slurm_config_action
-short_description: The mildest means by which a changed Slurm file reaches the daemons
+short_description: The least disruptive way to bring a changed file to Slurm's daemons
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
@@ -18,7 +18,7 @@ description:
     the code.
   - Nodes that are added, removed or changed need a reconfigure from Slurm 24.11 on, and a restart of slurmctld and of
     every slurmd before.
-positional: after, file, version
+positional: after, file, version, drained
 options:
   _input:
     description: The text that is on disk. An empty one means that the file is not there yet.
@@ -36,6 +36,11 @@ options:
     description: The version of Slurm that runs.
     type: str
     default: "26.05"
+  drained:
+    description: Nodes without jobs that take no new ones; they may leave the configuration without a risk.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -95,13 +100,15 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import actions
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 
-def slurm_config_action(before: str, after: str, file: str = "slurm.conf", version: str = "26.05") -> dict[str, t.Any]:
+def slurm_config_action(
+    before: str, after: str, file: str = "slurm.conf", version: str = "26.05", drained: Collection[str] = ()
+) -> dict[str, t.Any]:
     """Return what the change of a file asks of the daemons."""
     try:
-        return actions.action(before or "", after, file, version)
+        return actions.action(before or "", after, file, version, drained)
     except (ValueError, AttributeError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_config_action: {exc}") from exc
 

@@ -9,8 +9,8 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as hardware_record
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import node_lines
 
 DOCUMENTATION = r"""
 name: slurm_node_hardware
@@ -66,34 +66,11 @@ def slurm_node_hardware(
     record: t.Any, memory_headroom_percent: float = 5, numa_as_sockets: bool = True
 ) -> dict[str, t.Any]:
     """Return the hardware part of a NodeName line of slurm.conf."""
-    headroom = _percent(memory_headroom_percent)
+    name = "hpcai.gpucluster.slurm_node_hardware"
     try:
-        record = records.checked(record, "hpcai.gpucluster.slurm_node_hardware")
+        return node_lines.node_hardware(record, memory_headroom_percent, numa_as_sockets, name)
     except records.CatalogueError as exc:
         raise AnsibleFilterError(str(exc)) from exc
-    sockets = hardware_record.slurm_sockets(record, numa_as_sockets)
-    line: dict[str, t.Any] = {
-        "Sockets": sockets,
-        "CoresPerSocket": hardware_record.core_count(record) // sockets,
-        "ThreadsPerCore": record["cpus"]["threads_per_core"],
-        "RealMemory": int(record["memory_mib"] * (1 - headroom / 100)),
-    }
-    if record["gpus"]["count"]:
-        line["Gres"] = f"gpu:{hardware_record.gres_type(record)}:{record['gpus']['count']}"
-    return line
-
-
-def _percent(value: t.Any) -> float:
-    try:
-        percent = float(value)
-    except (TypeError, ValueError):
-        percent = -1.0
-    if not 0 <= percent < 100:
-        raise AnsibleFilterError(
-            f"hpcai.gpucluster.slurm_node_hardware: memory_headroom_percent is {value!r}, "
-            "it must be a number, at least 0 and below 100"
-        )
-    return percent
 
 
 class FilterModule:

@@ -30,7 +30,7 @@ description:
     Graph answers; the lists of Resource Manager are those of whole subscriptions.
 requirements:
   - azure-core and azure-identity on the machine that runs Ansible
-  - jmespath for O(query), netaddr for a network in O(ansible_host_from)
+  - jmespath for O(query)
 extends_documentation_fragment:
   - hpcai.gpucluster._azure_sign_in
   - ansible.builtin.constructed

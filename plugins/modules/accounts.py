@@ -224,8 +224,7 @@ options:
     default: /etc/sudoers.d/gpucluster-users
 seealso:
   - module: hpcai.gpucluster.account_keys
-  - plugin: hpcai.gpucluster.account_problems
-    plugin_type: filter
+  - module: hpcai.gpucluster.check_input
 """
 
 EXAMPLES = r"""

@@ -8,36 +8,49 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: check_input
-short_description: Refuse wrong input before any machine is touched
+short_description: Refuse wrong input before any managed node is touched
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Judges the inputs of all roles and playbooks of the collection for many hosts, on the machine that runs Ansible.
-    Hosts with equal inputs are judged once.
-  - Finds values of the wrong type, values that are not allowed, unknown names that look like an input, and what is
-    wrong with groups and names of the inventory.
-  - Each sentence has the variable, what was found and what is allowed, and names the hosts unless it is about all. A
-    secret is never shown.
-  - A value that refers to facts is left to its role.
-  - It is an action; it needs no connection and looks at no machine.
+  - Checks the inputs of one role on the host of the task, with their defaults, or the inputs of all roles and playbooks
+    of the collection for many hosts. Hosts with equal inputs are checked once.
+  - Finds values of the wrong type, values that are not allowed, and values that contradict each other. For many hosts,
+    it also finds unknown names that look like an input, and faults of the groups and host names of the inventory.
+  - Each message has the variable, the value that was found and the values that are allowed. For many hosts, it names
+    the hosts unless it is about all of them. Secrets are never shown.
+  - A value that refers to facts that are not gathered yet is skipped. The role checks it when it runs.
+  - It is an action. It runs on the control node, needs no connection and sends nothing to a managed node.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._attributes.info_module
 options:
+  role:
+    description:
+      - Name of the role, such as V(nfs), whose inputs are checked.
+      - Either O(role) or O(hosts) is required.
+    type: str
+  entry_point:
+    description: Entry point of the role whose inputs are checked. The default is those of all entry points.
+    type: str
   hosts:
-    description: Inventory names of the hosts whose inputs are judged.
+    description: Inventory names of the hosts whose inputs are checked, as the inventory sets them.
     type: list
     elements: str
-    required: true
   main:
-    description: The one of them whose inputs are those of the whole cluster, such as the first controller.
+    description:
+      - The host of O(hosts) whose inputs are those of the whole cluster, such as the first controller.
+      - Required with O(hosts).
     type: str
-    required: true
 """
 
 EXAMPLES = r"""
-- name: Refuse wrong input
+- name: Refuse wrong input of the NFS server
+  hpcai.gpucluster.check_input:
+    role: nfs
+    entry_point: server
+
+- name: Refuse wrong input of the cluster
   hpcai.gpucluster.check_input:
     hosts: "{{ ansible_play_hosts_all }}"
     main: "{{ groups['slurm_controller'] | first }}"
@@ -46,12 +59,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 storage:
-  description: One host of each kind of shared and local storage, whose roles judge what they alone know.
-  returned: always
+  description: One host of each kind of shared and local storage, whose roles check what only they know.
+  returned: with O(hosts)
   type: list
   elements: str
+  sample: [gpu1, storage1]
 sets:
-  description: How many distinct sets of inputs there are.
-  returned: always
+  description: Number of distinct sets of inputs.
+  returned: with O(hosts)
   type: int
+  sample: 3
 """

@@ -114,6 +114,10 @@ def templated(watch: Watch, count: int, work: Path) -> None:
     from ansible.vars.hostvars import HostVars
     from ansible.vars.manager import VariableManager
 
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import files
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import inputs as slurm_inputs
+
     loader = DataLoader()
     path = work / "bench.ini"
     path.write_text(inventory_text(count), encoding="utf-8")
@@ -125,22 +129,22 @@ def templated(watch: Watch, count: int, work: Path) -> None:
     variables |= manager.get_vars(host=inventory.get_host("control"))
     variables["hostvars"] = HostVars(inventory, manager, loader)
     variables["slurm_database"] = "control"
-    variables["__places"] = {f"gpu{number}": place(number) for number in range(1, count + 1)}
+    variables["slurm_topology_plugin"] = "tree"
+    variables["slurm_topology"] = {f"gpu{number}": place(number) for number in range(1, count + 1)}
     templar = Templar(loader=loader, variables=variables)
 
     def render(expression: str) -> t.Any:
         return templar.template(trust_as_template("{{ " + expression + " }}"))
 
-    watch("slurm.conf from the inventory on, templated", None, lambda: render("__slurm_text_slurm_conf"))
     variables["slurm_nodes"] = watch("group the nodes by hardware, templated", None, lambda: render("slurm_nodes"))
     templar.available_variables = variables
-    texts = {"slurm.conf": "__slurm_text_slurm_conf", "gres.conf": "__slurm_text_gres_conf"}
-    texts["topology.conf"] = "__places | hpcai.gpucluster.slurm_topology('tree', known=gpucluster_slurm_computes)"
-    for name, expression in texts.items():
-        text = watch(f"{name}, templated", BUDGET, lambda expression=expression: render(expression))  # type: ignore[misc]
-        if not isinstance(text, str) or "[1-" not in text:
-            raise SystemExit(f"{name} is wrong: {text}")
-    watch.total("slurm.conf, gres.conf and topology.conf, templated", BUDGET, [f"{name}, templated" for name in texts])
+    inputs = watch("inputs of the role, templated", BUDGET, lambda: plain(render("__slurm_all_inputs")))
+    text = watch("all files of a controller", BUDGET, lambda: "".join(files.texts(inputs, True).values()))
+    found = watch("problems of all inputs", None, lambda: slurm_inputs.problems(inputs))
+    if found or text.count("[1-") < len(("slurm.conf", "gres.conf", "topology.conf")):
+        raise SystemExit(f"the texts are wrong: {found} {text}")
+    steps = ["inputs of the role, templated", "all files of a controller"]
+    watch.total("all files of a controller, templated", BUDGET, steps)
 
 
 def main() -> int:

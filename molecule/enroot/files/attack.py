@@ -1,7 +1,7 @@
 """
 What a user tries who wants another's containers, or the node out of service. Runs as that user, without any right.
 
-Usage: attack.py SECONDS VICTIM FOLDER... (numbers of seconds and of a user; folders that hold folders of users)
+Usage: attack.py SECONDS VICTIM DIRECTORY... (numbers of seconds and of a user; directories that hold directories of users)
 Prints what it got hold of, and goes on until the time is over.
 """
 
@@ -24,10 +24,10 @@ def hang(point: Path) -> int:
     return array.array("i", ancillary[0][2])[0]
 
 
-def tricks(folder: Path, victim: str, number: int) -> list:
-    """Return the ways to get between root and the victim's folder."""
-    theirs = folder / f"user-{victim}"
-    bait = folder / f"bait-{os.getpid()}-{number}"
+def tricks(directory: Path, victim: str, number: int) -> list:
+    """Return the ways to get between root and the victim's directory."""
+    theirs = directory / f"user-{victim}"
+    bait = directory / f"bait-{os.getpid()}-{number}"
     prize = Path.home() / "prize"
     return [
         lambda: theirs.mkdir(mode=0o777),
@@ -41,17 +41,17 @@ def tricks(folder: Path, victim: str, number: int) -> list:
 
 def main() -> None:
     """Try all tricks again and again."""
-    end, victim, folders = time.monotonic() + float(sys.argv[1]), sys.argv[2], [Path(name) for name in sys.argv[3:]]
+    end, victim, directories = time.monotonic() + float(sys.argv[1]), sys.argv[2], [Path(name) for name in sys.argv[3:]]
     (Path.home() / "prize").mkdir(exist_ok=True)
-    held = [hang(folder / f"user-{os.getuid()}") for folder in folders]
+    held = [hang(directory / f"user-{os.getuid()}") for directory in directories]
     print(f"holds {len(held)}", flush=True)
     won = set()
     for number in itertools.count():
-        for folder in folders:
-            for trick, attempt in enumerate(tricks(folder, victim, number)):
+        for directory in directories:
+            for trick, attempt in enumerate(tricks(directory, victim, number)):
                 try:
                     attempt()
-                    won.add(f"trick {trick} in {folder}")
+                    won.add(f"trick {trick} in {directory}")
                 except OSError:
                     pass
         if time.monotonic() > end:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes two releases of a stand-in for enroot, as Debian packages, in the folder given: its configuration is read as enroot reads it.
+# Makes two releases of a stand-in for enroot, as Debian packages, in the directory given: its configuration is read as enroot reads it.
 set -eu
 target=$1
 for version in 4.2.1 4.2.2; do

@@ -2,31 +2,31 @@
 # Runs the prolog of two users while one of them attacks the other: VICTIM and ATTACKER are users. Fails when a prolog does, or when the attack wins.
 set -u
 victim=$(id -u "$1") attacker=$(id -u "$2")
-folders=(/run/enroot /var/lib/enroot/cache /var/lib/enroot/data)
+directories=(/run/enroot /var/lib/enroot/cache /var/lib/enroot/data)
 
 prolog() { SLURM_JOB_ID=$1 SLURM_JOB_UID=$2 timeout 20 /etc/slurm/prolog.d/30-enroot.sh || { echo "the prolog of $2 failed: the node would be drained"; exit 1; }; }
 
 is_own() { # UID
-    for folder in "${folders[@]}"; do
-        own=$(timeout 5 stat --format='%u %a %F' "$folder/user-$1")
-        [ "$own" = "$1 700 directory" ] || { echo "$folder/user-$1 is $own"; exit 1; }
-        [ -z "$(ls -A "$folder/user-$1")" ] || { echo "something is in $folder/user-$1"; exit 1; }
+    for directory in "${directories[@]}"; do
+        own=$(timeout 5 stat --format='%u %a %F' "$directory/user-$1")
+        [ "$own" = "$1 700 directory" ] || { echo "$directory/user-$1 is $own"; exit 1; }
+        [ -z "$(ls -A "$directory/user-$1")" ] || { echo "something is in $directory/user-$1"; exit 1; }
     done
 }
 
-# As a run of an older release has left it: folders that everybody may write.
+# As a run of an older release has left it: directories that everybody may write.
 prolog 1 "$attacker"
-chmod 1777 "${folders[@]}"
-runuser --user "$2" -- python3 "${0%/*}/attack.py" 6 "$victim" "${folders[@]}" > /run/attack.log 2>&1 &
+chmod 1777 "${directories[@]}"
+runuser --user "$2" -- python3 "${0%/*}/attack.py" 6 "$victim" "${directories[@]}" > /run/attack.log 2>&1 &
 until grep -q 'holds 3' /run/attack.log; do
     kill -0 $! 2> /dev/null || { cat /run/attack.log; exit 1; }
     sleep 0.1
 done
 for turn in $(seq 2 60); do
     # The victim is new on this node.
-    for folder in "${folders[@]}"; do rm -rf "$folder/user-$victim"; done
+    for directory in "${directories[@]}"; do rm -rf "$directory/user-$victim"; done
     prolog "$turn" "$victim"
-    # The first turn has closed the folders.
+    # The first turn has closed the directories.
     [ "$turn" -eq 2 ] || is_own "$victim"
 done
 prolog 61 "$attacker"

@@ -7,19 +7,19 @@ old=$(basename "$1" .tar) new=$(basename "$2" .tar)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tar --extract --file "$1" --directory "$work"
-folder=$work/gpucluster/$old
-mv "$folder" "$work/gpucluster/$new"
-folder=$work/gpucluster/$new
+directory=$work/gpucluster/$old
+mv "$directory" "$work/gpucluster/$new"
+directory=$work/gpucluster/$new
 for name in slurm-smd{,-client,-slurmd,-slurmctld,-slurmdbd,-sackd,-libpam-slurm-adopt} ${3:+slurm-smd-$3}; do
-  package=$(echo "$folder/${name}"_*.deb)
+  package=$(echo "$directory/${name}"_*.deb)
   dpkg-deb -R "$package" "$work/tree"
   sed -i "s/gpucluster\.${old##*-}/gpucluster.${new##*-}/g" "$work/tree/DEBIAN/control"
   dpkg-deb -Zgzip -z1 --root-owner-group -b "$work/tree" "$work/$(basename "${package/${old##*-}/${new##*-}}")" > /dev/null
   rm -rf "$work/tree"
 done
-rm "$folder"/*
-mv "$work"/*.deb "$folder"
-cd "$folder"
+rm "$directory"/*
+mv "$work"/*.deb "$directory"
+cd "$directory"
 for package in *.deb; do
   dpkg-deb -f "$package"
   printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "$package" "$(stat -c %s "$package")" "$(sha256sum "$package" | cut -d ' ' -f 1)"

@@ -15,7 +15,7 @@ restore() {
   automounts start
 }
 
-measure() { # FOLDER read|write
+measure() { # DIRECTORY read|write
   echo 3 > /proc/sys/vm/drop_caches
   soon setpriv --reuid=1000 --regid=100 --clear-groups \
     fio --name=stream --filename="$1/benchmark" --rw="$2" --bs=1M --size="$size" --ioengine=psync --end_fsync=1 --output-format=json |

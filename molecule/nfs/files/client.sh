@@ -29,7 +29,7 @@ scratches() {
   is /scratch "$(findmnt --noheadings --output FSTYPE,SOURCE /scratch)" 'xfs*/dev/md*'
   is 'arrays' "$(grep -c 'active raid0' /proc/mdstat)" 1
   SLURM_JOB_ID=7 SLURM_JOB_UID=1000 /etc/slurm/prolog.d/20-scratch.sh
-  is "a job's folder" "$(stat --format='%a %u' /scratch/job-7)" '700 1000'
+  is "a job's directory" "$(stat --format='%a %u' /scratch/job-7)" '700 1000'
   is "a job's environment" "$(SLURM_JOB_ID=7 setpriv --reuid=1000 --clear-groups /etc/slurm/task_prolog.d/20-scratch.sh)" 'export SCRATCH=/scratch/job-7'
   SLURM_JOB_ID=7 SLURM_JOB_UID=1000 /etc/slurm/epilog.d/80-scratch.sh
   test ! -e /scratch/job-7

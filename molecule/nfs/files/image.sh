@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the image of the scenario's virtual machines from Debian packages, once, and prints the folder that holds
+# Makes the image of the scenario's virtual machines from Debian packages, once, and prints the directory that holds
 # its disk, kernel and initrd. Uses sudo where it is not root.
 set -euo pipefail
 
@@ -9,7 +9,7 @@ mirror=${GPUCLUSTER_DEBIAN_MIRROR:-}
 suite=bookworm # its kernel 6.1 boots under emulation with every CPU feature; that of Debian 13 does not
 # What the roles install is in the machines from the start, as in many a cloud image: an emulated machine takes minutes for it. The server is off.
 base=linux-image-cloud-amd64,systemd-sysv,udev,kmod,iproute2,openssh-server,python3-minimal,python3-apt,fio
-base+=,e2fsprogs,mdadm,nfs-common,nfs-kernel-server,xfsprogs
+base+=,ca-certificates,chrony,e2fsprogs,mdadm,nfs-common,nfs-kernel-server,procps,xfsprogs
 
 # Nothing here needs these.
 masked=(e2scrub_{reap.service,all.timer} apt-daily{,-upgrade}.timer fstrim.timer dpkg-db-backup.timer mdcheck_{start,continue}.timer
@@ -35,7 +35,7 @@ make_image() {
   [ ! -f "$image/disk" ] || return 0
   mkdir -p "$cache/vm"
   part=$(mktemp -d "$cache/vm/part.XXXXXX")
-  # shellcheck disable=SC2064  # the folder is known now
+  # shellcheck disable=SC2064  # the directory is known now
   trap "run rm -rf '$part'" EXIT
   cp "$key.pub" "$part/key"
   declare -f customize > "$part/functions"
@@ -78,7 +78,7 @@ ExecStart=/usr/local/sbin/lab-network
 [Install]
 WantedBy=network-online.target multi-user.target
 UNIT
-  printf '127.0.0.1 localhost\n10.77.0.1 nfs1\n10.77.0.2 nfs2\n' > etc/hosts
+  printf '127.0.0.1 localhost\n' > etc/hosts
   printf '/dev/vda / ext4 noatime 0 0\n' > etc/fstab
   head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' > etc/machine-id
   rm -f etc/hostname
@@ -105,7 +105,7 @@ UNIT
   printf 'virtio_pci\nvirtio_blk\next4\ncrc32c_generic\n' > etc/initramfs-tools/modules
   chroot . update-initramfs -u
   echo 'update_initramfs=no' > etc/initramfs-tools/update-initramfs.conf # the machines boot from kernel and initrd beside the disk
-  chroot . systemctl --quiet disable nfs-server.service
+  chroot . systemctl --quiet disable chrony.service nfs-server.service
   rm -f etc/apt/sources.list.d/*
   : > etc/apt/sources.list
 }

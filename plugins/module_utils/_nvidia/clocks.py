@@ -44,9 +44,11 @@ class Record(t.NamedTuple):
     stamps: dict[str, str]
 
 
-def apply(smi: NvidiaSmi, wanted: Wanted, record: Record, check_mode: bool, tolerant: bool) -> dict[str, t.Any]:
-    """Bring every chosen GPU to the wanted clocks and return the module's result."""
-    report = smi.read()
+def apply(
+    smi: NvidiaSmi, wanted: Wanted, record: Record, check_mode: bool, tolerant: bool, report: Report | None = None
+) -> dict[str, t.Any]:
+    """Bring every chosen GPU to the wanted clocks and return the module's result; a report saves a call."""
+    report = report or smi.read()
     locks = nvidia_record.load(record.path, record.stamps)
     plans = nvidia_plan.make(report, locks, wanted, tolerant)
     problems: Problems = {(str(plan.gpu["uuid"]), lack.setting): lack.text for plan in plans for lack in plan.missing}

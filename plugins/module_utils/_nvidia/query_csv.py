@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import values
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import (
     Gpu,
+    ParseError,
     Report,
     application_state,
     best_clocks,
@@ -61,6 +62,15 @@ FIELDS = (
     "ecc.mode.pending",
 )
 SUPPORTED_FIELDS = ("gpu_uuid", "memory", "graphics")
+PROCESS_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
+_WARNING = "WARNING:"  # such as a corrupted infoROM
+
+
+class Table(t.NamedTuple):
+    """The rows of an answer by field, and what the tool warns of."""
+
+    rows: list[dict[str, str]]
+    warnings: list[str]
 
 
 def rows(text: str, width: int) -> tuple[list[list[str]], list[str]]:
@@ -73,6 +83,29 @@ def rows(text: str, width: int) -> tuple[list[list[str]], list[str]]:
         else:
             other.append(line)
     return data, other
+
+
+def table(text: str, fields: t.Sequence[str]) -> Table:
+    """Return every row by field; lost GPUs have none, and a line that is neither row nor warning is refused."""
+    data, other = rows(text, len(fields))
+    _lost, notes = split_notes(other)
+    odd = next((line for line in notes if not line.startswith(_WARNING)), None)
+    if odd is not None:
+        raise ParseError(f"expected {len(fields)} fields from nvidia-smi, found {odd[:120]!r}")
+    return Table([dict(zip(fields, cells)) for cells in data], notes)
+
+
+def parse_processes(text: str) -> list[dict[str, str]]:
+    """Return the processes of an answer to a query of PROCESS_FIELDS; the name of one may hold commas."""
+    return [_process(line) for line in text.splitlines() if line.strip()]
+
+
+def _process(line: str) -> dict[str, str]:
+    uuid, pid, rest = [*(cell.strip() for cell in line.split(",", 2)), "", ""][:3]
+    name, _comma, memory = rest.rpartition(",")
+    if not uuid.startswith(("GPU-", "MIG-")) or not pid.isdigit():
+        raise ParseError(f"expected a process from nvidia-smi, found {line[:120]!r}")
+    return dict(zip(PROCESS_FIELDS, (uuid, pid, name.strip(), memory.strip())))
 
 
 def parse_gpus(text: str, supported: dict[str, dict[int, list[int]]]) -> Report:

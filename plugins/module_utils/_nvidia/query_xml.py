@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import typing as t
-from xml.etree import ElementTree
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import values
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import (
@@ -20,6 +19,9 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report im
     best_clocks,
     split_notes,
 )
+
+if t.TYPE_CHECKING:
+    from xml.etree import ElementTree
 
 _START, _END = "<nvidia_smi_log", "</nvidia_smi_log>"
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -48,6 +50,8 @@ def parse(text: str) -> Report:
 
 
 def _tree(document: str) -> ElementTree.Element:
+    from xml.etree import ElementTree  # here because it costs start time
+
     # The prolog with its reference to a DTD was cut off, and a DTD inside the root element is no XML.
     try:
         return ElementTree.fromstring(_NOT_XML.sub("?", document))  # noqa: S314

@@ -7,7 +7,7 @@
 A record of the locked clocks, which no driver lets anybody read back.
 
 It stands under /run and so ends with the boot; it also ends with the loaded driver, because both stamps are compared.
-The script that the role gpu installs writes the same file.
+The program that the role gpu installs writes the same file.
 """
 
 from __future__ import annotations

@@ -11,25 +11,41 @@ Nothing here trusts an exit status: 0 stands beside "not supported" and "depreca
 
 from __future__ import annotations
 
+import re
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import query_csv, query_xml, topo, values
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import nvlink, query_csv, values
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import ParseError, Report, split_notes
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import CommandMissing, CommandTimeout
 
 if t.TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import topo
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 
 class NvidiaSmiError(Exception):
-    """nvidia-smi has no answer; kind says why in one word, lost names GPUs that fell off the bus."""
+    """
+    nvidia-smi has no answer; kind says why in one word, lost names GPUs that fell off the bus.
 
-    def __init__(self, kind: str, message: str, lost: list[dict[str, t.Any]] | None = None) -> None:
+    Where the tool ended, code is its exit status, said is its output, and dead tells whether the output is about a GPU
+    or a driver that is out of order.
+    """
+
+    def __init__(
+        self, kind: str, message: str, lost: list[dict[str, t.Any]] | None = None, code: int = 0, said: str = ""
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.lost = lost or []
+        self.code = code
+        self.said = said
+
+    @property
+    def dead(self) -> bool:
+        """Tell whether the tool speaks of a GPU or a driver that is out of order."""
+        return _speaks_of_death(self.said)
 
 
 # What nvidia-smi says (lower case), the word for it, and what to do about it. The first that fits counts.
@@ -63,7 +79,31 @@ def explain(code: int, text: str) -> NvidiaSmiError:
     kind, advice = next(((name, hint) for mark, name, hint in _MESSAGES if mark in low), (kind, advice))
     said = " ".join(text.split())[:300] or "nothing"
     lost, _notes = split_notes(text.splitlines())
-    return NvidiaSmiError(kind, f"{advice or 'nvidia-smi failed'} (nvidia-smi exited {code} and said: {said})", lost)
+    message = f"{advice or 'nvidia-smi failed'} (nvidia-smi exited {code} and said: {said})"
+    return NvidiaSmiError(kind, message, lost, code, said)
+
+
+_DEAD = (
+    "is lost",
+    "no devices were found",
+    "couldn't communicate with the nvidia driver",
+    "unable to determine the device handle",
+    "failed to initialize nvml",
+    "driver/library version mismatch",
+    "requires reset",
+    "gpu access blocked",
+)
+_WARNED = 14  # exit status beside good data and a warning
+_INVALID_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
+
+
+def _speaks_of_death(text: str) -> bool:
+    low = text.lower()
+    return any(words in low for words in _DEAD)
+
+
+def _has_rows(text: str) -> bool:
+    return any(line.count(",") > 1 or line.startswith("GPU ") for line in text.splitlines())
 
 
 class Outcome(t.NamedTuple):
@@ -86,6 +126,7 @@ _PROBLEMS = (
     ("missing its value", "argument"),
 )
 _WARNING = "warning: persistence mode is disabled"
+_FORM = "--format=csv,noheader,nounits"
 
 
 def _problem(line: str) -> str | None:
@@ -104,6 +145,8 @@ class NvidiaSmi:
 
     def read(self) -> Report:
         """Return everything about every GPU, in one start; a second way is tried only where the first is unreadable."""
+        from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import query_xml  # costs start time
+
         code, text = self._call("-q", "-x")
         try:
             report = query_xml.parse(text)
@@ -115,19 +158,46 @@ class NvidiaSmi:
 
     def topology(self) -> topo.Topology:
         """Return the links between GPUs and adapters, in one start."""
+        from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import topo  # costs start time
+
         code, text = self._call("topo", "-m")
         try:
             return topo.parse(text)
         except ParseError as exc:
             raise NvidiaSmiError("other", f"{exc} (nvidia-smi exited {code})") from exc
 
+    def query(self, what: str, fields: Sequence[str], needed: int | None = None) -> query_csv.Table:
+        """
+        Return what nvidia-smi --query-WHAT prints for some fields, in one start.
+
+        Of the fields behind the first I(needed) ones, one that this driver does not know is not asked for again.
+        """
+        asked = list(fields)
+        for _attempt in range(4):
+            code, out, err = self._start(f"--query-{what}={','.join(asked)}", _FORM)
+            unknown = _INVALID_FIELD.search(f"{err} {out}")
+            if not unknown or needed is None or unknown[1] not in asked[needed:]:
+                break
+            family = unknown[1].partition(".")[0] if unknown[1].startswith("remapped_rows.") else unknown[1]
+            asked = [field for field in asked if not field.startswith(family)]
+        return query_csv.table(_data(code, out, err), asked)
+
+    def processes(self) -> list[dict[str, str]]:
+        """Return the processes that compute on GPUs, in one start."""
+        option = f"--query-compute-apps={','.join(query_csv.PROCESS_FIELDS)}"
+        return query_csv.parse_processes(_data(*self._start(option, _FORM)))
+
+    def nvlink(self, option: str, only: Sequence[int] | None = None) -> nvlink.Links:
+        """Return what nvidia-smi nvlink says of the links of every GPU, or of those with these indexes."""
+        calls = [[]] if only is None else [["-i", str(index)] for index in only]
+        return nvlink.parse("\n".join(_data(*self._start("nvlink", option, *chosen)) for chosen in calls))
+
     def _read_csv(self, code: int, text: str, reason: ParseError) -> Report:
         error = explain(code, text)
         if error.kind not in ("other", "lost"):
             raise error
-        form = "--format=csv,noheader,nounits"
-        _code, supported = self._call(f"--query-supported-clocks={','.join(query_csv.SUPPORTED_FIELDS)}", form)
-        code, text = self._call(f"--query-gpu={','.join(query_csv.FIELDS)}", form)
+        _code, supported = self._call(f"--query-supported-clocks={','.join(query_csv.SUPPORTED_FIELDS)}", _FORM)
+        code, text = self._call(f"--query-gpu={','.join(query_csv.FIELDS)}", _FORM)
         report = query_csv.parse_gpus(text, query_csv.parse_supported(supported))
         if not report.gpus:
             raise error if error.kind == "lost" else explain(code, text)
@@ -140,13 +210,24 @@ class NvidiaSmi:
         return [_outcome(code, text, gpu["pci_bus_id"]) for gpu in gpus]
 
     def _call(self, *args: str) -> tuple[int, str]:
+        code, out, err = self._start(*args)
+        return code, out + (f"\n{err}" if err.strip() else "")
+
+    def _start(self, *args: str) -> tuple[int, str, str]:
         try:
-            code, out, err = self._run([self._executable, *args])
+            return self._run([self._executable, *args])
         except CommandTimeout as exc:
             raise NvidiaSmiError("timeout", f"{exc}; a GPU or the driver hangs, see the kernel log") from exc
         except CommandMissing as exc:
             raise NvidiaSmiError("not_installed", f"{exc}; install the NVIDIA driver") from exc
-        return code, out + (f"\n{err}" if err.strip() else "")
+
+
+def _data(code: int, out: str, err: str) -> str:
+    """Return the output of a call that answers; a GPU that is lost beside others is no failure."""
+    text = " ".join(filter(None, [err.strip(), out.strip()]))
+    if code not in (0, _WARNED) or (_speaks_of_death(text) and (code or not _has_rows(out))):
+        raise explain(code, text)
+    return out
 
 
 def _outcome(code: int, text: str, address: str | None) -> Outcome:

@@ -14,7 +14,9 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{1,8}):)?([0-9A-Fa-f]{1,2}):([0-9A-Fa-f]{1,2})\.([0-7])")
 
 # Texts in place of a value that tell of a broken GPU, not of a missing feature.
-_FAULTS = ("requires reset", "is lost", "unknown error", "err!")
+_FAULTS = ("requires reset", "reset required", "is lost", "fallen off", "unknown error", "err!")
+# Texts in place of a value that the GPU or the driver does not have.
+_ABSENT = ("", "n/a", "none", "not supported", "not available")
 
 YES = {"enabled", "yes", "active", "on", "1"}
 NO = {"disabled", "no", "not active", "off", "0"}
@@ -43,12 +45,14 @@ def flag(text: str | None) -> bool | None:
 def word(text: str | None) -> str | None:
     """Return a text that says something, without brackets; nothing for N/A and its relatives."""
     value = (text or "").strip()
-    bare = value.strip("[]").lower()
-    if bare in ("", "n/a", "none", "not supported", "not found", "unknown", "insufficient permissions"):
+    if is_absent(value) or fault(value):
         return None
-    if is_deprecated(value) or fault(value):
-        return None
-    return value
+    return None if value.strip("[]").lower() in ("not found", "unknown", "insufficient permissions") else value
+
+
+def is_absent(text: str | None) -> bool:
+    """Tell whether the driver says that it has no such value for this GPU."""
+    return (text or "").strip().strip("[]").strip().lower() in _ABSENT or is_deprecated(text)
 
 
 def fault(text: str | None) -> str | None:

@@ -7,13 +7,15 @@
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import AzureInventoryError, ConfigError
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import ConfigError
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
     Record = dict[str, t.Any]
 
 # What every host gets by default. Ansible spends about 15 microseconds and half a kilobyte on every text among them.
@@ -107,27 +109,19 @@ def _one_rule(wanted: str) -> Callable[[Record], str | None]:
     return lambda record: next((one for one in _addresses(record) if _inside(one, network)), None)
 
 
-def _network(text: str) -> t.Any:
+def _network(text: str) -> Network:
     try:
-        import netaddr
-    except ImportError as exc:
-        raise AzureInventoryError(
-            "ansible_host_from with a network needs the Python package netaddr: pip install netaddr"
-        ) from exc
-    try:
-        return netaddr.IPNetwork(text)
-    except (netaddr.AddrFormatError, ValueError):
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
         raise ConfigError(
             f"ansible_host_from is {text!r}; allowed: public, private, fqdn or a network such as 10.1.0.0/16"
         ) from None
 
 
-def _inside(address: str, network: t.Any) -> bool:
-    import netaddr
-
+def _inside(address: str, network: Network) -> bool:
     try:
-        return netaddr.IPAddress(address) in network
-    except (netaddr.AddrFormatError, ValueError):
+        return ipaddress.ip_address(address) in network
+    except ValueError:
         return False
 
 

@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What is wrong with the data about enroot and images. Pure: data in, sentences out."""
+"""What is wrong with the data about enroot and images. Looks at no machine but the control node."""
 
 from __future__ import annotations
 
 import difflib
 import re
 import typing as t
+from pathlib import Path
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import credentials
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import image as images
@@ -73,12 +74,26 @@ def _release(settings: Settings) -> Iterator[str]:
         if fault:
             yield f"enroot_checksums: {file}: {fault}"
     full = version if "-" in version else f"{version}-1"
-    for name in settings.get("enroot_packages") or []:
+    yield from _files(settings.get("enroot_packages_directory"), _packages(settings), full)
+    for name in _packages(settings) if "enroot_checksums" in settings else []:
         if not any(file.startswith(f"{name}_{full}_") for file in checksums):
             yield (
                 f"no checksum of {name} {full} is known; add {name}_{full}_amd64.deb (or _arm64) with its sha256:..."
                 " to enroot_checksums, or take a version that is known"
             )
+
+
+def _packages(settings: Settings) -> list[str]:
+    name = "enroot-hardened" if settings.get("enroot_flavour") == "hardened" else "enroot"
+    return [name, f"{name}+caps"]
+
+
+def _files(directory: t.Any, packages: list[str], version: str) -> Iterator[str]:
+    """Refuse a directory of the control node that lacks a package."""
+    missing = [name for name in packages if directory and not any(Path(directory).glob(f"{name}_{version}_*.deb"))]
+    if missing:
+        files = " and ".join(f"{name}_{version}_amd64.deb" for name in missing)
+        yield f"enroot_packages_directory is {directory}; it has to hold {files} (or _arm64.deb)"
 
 
 def _config(config: Settings) -> Iterator[str]:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes imp
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import nearest, path, problem
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_address, nearest, path, problem
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -55,6 +54,8 @@ _OTHER_NAMES = {
     "pinning_vm_size": "gpucluster_vm_size",
 }
 _SIZE_OF_ROLE = re.compile(r"([a-z]+)_vm_size(_record)?")
+# Prefixes that inputs of a role had before, with those to try in their place.
+_OTHER_PREFIXES = {"nhc_": ("health_", "health_nhc_")}
 _RANGES: dict[str, tuple[int, int]] = {
     "base_nofile": (1024, 1 << 30),
     "enroot_images_reserve_gib": (0, 1 << 20),
@@ -63,8 +64,8 @@ _RANGES: dict[str, tuple[int, int]] = {
     "gpu_graphics_clock": (0, 10_000),
     "gpu_memory_clock": (0, 20_000),
     "nccl_gpus_per_bridge": (0, 16),
-    "nhc_epilog_gpu_memory_mib": (0, 1 << 20),
-    "nhc_timeout_seconds": (1, 3600),
+    "health_epilog_gpu_memory_mib": (0, 1 << 20),
+    "health_nhc_timeout_seconds": (1, 3600),
     "slurm_database_buffer_mib": (16, 1 << 24),
     "slurm_drain_seconds": (0, 1 << 30),
     "slurm_failures_percent": (0, 100),
@@ -84,7 +85,7 @@ _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _NAME = "letters, digits and ._-, such as {}"
 # Folders of the system: homes and state of a cluster do not belong straight into them.
 SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var")
-NHC_TOOLS = (
+HEALTH_TOOLS = (
     *("nvidia_smi", "chronyc", "timedatectl", "munge", "unmunge", "scontrol"),
     *("nvbandwidth", "all_reduce_perf", "ib_write_bw", "dcgmi"),
 )
@@ -132,23 +133,17 @@ def unknown(names: Iterable[str], own: Iterable[str] = ()) -> list[str]:
 
 def _other_name(name: str) -> str:
     """Return the input that does what a name of the same meaning says; a role takes a record, and no size."""
-    match = _SIZE_OF_ROLE.fullmatch(name)
-    record = f"{match[1]}_hardware" if match else ""
-    return _OTHER_NAMES.get(name, record if record in inputs_types.options() else "")
-
-
-def is_address(text: str) -> bool:
-    """Tell whether a text is an IP address."""
-    try:
-        return bool(ipaddress.ip_address(text.strip("[]")))
-    except ValueError:
-        return False
+    prefix = next((old for old in _OTHER_PREFIXES if name.startswith(old)), "")
+    names = [new + name[len(prefix) :] for new in _OTHER_PREFIXES.get(prefix, ("",))]
+    matches = filter(None, map(_SIZE_OF_ROLE.fullmatch, names))
+    candidates = [*names, *(f"{match[1]}_hardware" for match in matches)]
+    return _OTHER_NAMES.get(name) or next((found for found in candidates if found in inputs_types.options()), "")
 
 
 def host(value: t.Any) -> str:
     """Take a host name or an address; digits and dots alone have to be an address."""
     text = str(value)
-    if is_address(text) or (_HOST.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
+    if is_address(text.strip("[]")) or (_HOST.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
         return ""
     return "the name or the IP address of a machine"
 
@@ -206,7 +201,7 @@ def _sysctl(value: t.Any) -> str:
 
 
 def _hosts_file(value: t.Any) -> str:
-    good = all(_HOST.fullmatch(str(name)) and is_address(str(address)) for name, address in value.items())
+    good = all(_HOST.fullmatch(str(name)) and is_address(str(address).strip("[]")) for name, address in value.items())
     return "" if good else "names of machines, each with its IP address"
 
 
@@ -217,8 +212,8 @@ def _environment(value: t.Any) -> str:
 
 
 def _tools(value: t.Any) -> str:
-    good = all(name in NHC_TOOLS and not path(file) for name, file in value.items())
-    return "" if good else f"absolute paths for {', '.join(NHC_TOOLS)}"
+    good = all(name in HEALTH_TOOLS and not path(file) for name, file in value.items())
+    return "" if good else f"absolute paths for {', '.join(HEALTH_TOOLS)}"
 
 
 def _networks(value: t.Any) -> str:
@@ -227,6 +222,7 @@ def _networks(value: t.Any) -> str:
 
 
 _FOLDER = _matches(r"/[A-Za-z0-9._/+@:-]+", "an absolute path of letters, digits and ._/+@:-")
+_SHA256 = _matches(r"(sha256:[0-9a-f]{64})?", "sha256: and 64 hexadecimal digits")
 _RULES: dict[str, Rule] = {
     "base_hosts": _hosts_file,
     "base_memlock": _memlock,
@@ -234,10 +230,16 @@ _RULES: dict[str, Rule] = {
     "base_sysctl": _sysctl,
     "base_time_servers": _each(host),
     "base_time_service": _time_service,
+    "docker_data_root": _empty_or(path),
+    "docker_key_checksum": _SHA256,
     "docker_users": _each(_matches(r"[a-z_][a-z0-9_-]*", "names of users")),
     "enroot_sysctl": _sysctl,
     "gpu_driver_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
     "gpu_driver_repository": _empty_or(_url),
+    "gpu_driver_repository_key": _empty_or(_matches(r"(https?://|/)[^\s'\"]+", "a URL, or an absolute path")),
+    "gpu_driver_repository_key_checksum": _empty_or(
+        _matches(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", "sha256:digest, in lower case")
+    ),
     "gpu_power_limit": _matches(r"|default|max|[0-9]+(\.[0-9]+)?", "watts, default, max, or an empty text"),
     "gpucluster_mirror": _empty_or(_url),
     "gpucluster_networks": _networks,
@@ -247,13 +249,17 @@ _RULES: dict[str, Rule] = {
     "nccl_topology_link": _empty_or(path),
     "nccl_topology_path": path,
     "nfs_server_address": _empty_or(host),
-    "nhc_node_name": _matches(_HOST.pattern, _NAME.format("gpu1")),
-    "nhc_python": path,
-    "nhc_slurm_directory": _own_path,
-    "nhc_source_url": _source,
-    "nhc_state_directory": _own_path,
-    "nhc_tools": _tools,
-    "nhc_version": _matches(r"[0-9]+(\.[0-9]+)*([-.][A-Za-z0-9]+)?", "a release, such as '1.4.3'"),
+    "health_node_name": _matches(_HOST.pattern, _NAME.format("gpu1")),
+    "health_python": path,
+    "health_slurm_directory": _own_path,
+    "health_nhc_source_url": _source,
+    "health_state_directory": _own_path,
+    "health_tools": _tools,
+    "health_nhc_version": _matches(r"[0-9]+(\.[0-9]+)*([-.][A-Za-z0-9]+)?", "a release, such as '1.4.3'"),
+    "nvidia_container_toolkit_key_checksum": _SHA256,
+    "nvidia_container_toolkit_version": _matches(
+        r"([0-9]+\.[0-9]+\.[0-9]+-[0-9]+)?", "a version such as 1.20.1-1, or an empty string"
+    ),
     "pyxis_source_url": _source,
     "scratch_mount_options": _matches(
         r"[A-Za-z0-9_.:=/@+-]+(,[A-Za-z0-9_.:=/@+-]+)*", "options of mount, separated by commas, such as noatime,nodev"
@@ -312,14 +318,14 @@ def _sizes(values: Values) -> Iterator[str]:
 
 def _checks(values: Values) -> Iterator[str]:
     """Judge the expectations of the health checks against the hardware of the machine."""
-    if not {"nhc_checks", "nhc_prolog_checks"} & set(values):
+    if not {"health_checks", "health_prolog_checks"} & set(values):
         return
     size = values.get("gpucluster_vm_size") or values.get("azure_vm_size") or "lab"
     try:
-        record = records.find(size, values.get("gpucluster_vm_size_record"))
-        expectations.expectations(record, values.get("nhc_checks"), values.get("nhc_prolog_checks"))
+        record = records.find(size, values.get("health_hardware") or values.get("gpucluster_vm_size_record"))
+        expectations.expectations(record, values.get("health_checks"), values.get("health_prolog_checks"))
     except expectations.HealthError as exc:
-        yield f"nhc_checks, nhc_prolog_checks: {exc}"
+        yield f"health_checks, health_prolog_checks: {exc}"
     except records.CatalogueError:
         return  # said already
 
@@ -337,4 +343,23 @@ def _nccl(values: Values) -> Iterator[str]:
     yield from (f"nccl_settings: {fault}" for fault in conf.problems(settings))
 
 
-_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl)
+def _driver(values: Values) -> Iterator[str]:
+    """Refuse a repository of drivers whose key nobody vouches for."""
+    name, key = "gpu_driver_repository_key", str(values.get("gpu_driver_repository_key") or "")
+    if values.get("gpu_driver_source") == "nvidia" and not key.startswith("/") and not values.get(f"{name}_checksum"):
+        yield problem(
+            f"{name}_checksum", "", f"sha256:digest of the key; or the path of a key on the machine in {name}"
+        )
+
+
+def _docker(values: Values) -> Iterator[str]:
+    config = values.get("docker_config") or {}
+    if "hosts" in config:
+        yield "docker_config: found hosts; allowed: other keys, because the systemd unit of the engine sets this one"
+    if "data-root" in config and values.get("docker_data_root"):
+        yield "docker_config: found data-root; allowed: other keys, because docker_data_root sets this one"
+    if values.get("docker_source") == "upstream" and values.get("docker_key_checksum") == "":
+        yield "docker_key_checksum: found ''; allowed with docker_source upstream: sha256: and 64 hexadecimal digits"
+
+
+_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl, _driver, _docker)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 import posixpath
 import re
@@ -14,11 +15,7 @@ import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nfs as data
-
-try:
-    import netaddr
-except ImportError:  # The filters say so.
-    netaddr = None  # type: ignore[assignment]
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_address
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,11 +70,6 @@ _SOURCE = {
 _SOURCE["nfs4"] = _SOURCE["nfs"]
 
 
-def ready() -> bool:
-    """Tell whether the package that knows networks is there."""
-    return netaddr is not None
-
-
 def problems(settings: Record) -> list[str]:
     """Return one sentence per fault; the keys are the names of the roles' variables, each of which may be missing."""
     parts = (_exports, _mounts, _volumes, _scratch, _scratch_mount, _numbers)
@@ -123,39 +115,35 @@ def client_problem(client: str) -> str:
     if "/" in client:
         return _network_problem(client)
     if re.fullmatch(r"[0-9.]+", client) or ":" in client:
-        return "" if _is_address(client) else f"{client!r} is not an IP address"
+        return "" if is_address(client) else f"{client!r} is not an IP address"
     return (
         "" if _HOST.fullmatch(client) else f"{client!r} is neither a network, an address, a host name, @netgroup nor *"
     )
 
 
-def _is_address(text: str) -> bool:
-    return bool(netaddr.valid_ipv4(text) or netaddr.valid_ipv6(text))
-
-
 def _is_server(text: str) -> bool:
     """Tell whether a text can be a machine; digits and dots alone have to be an address."""
-    return not re.fullmatch(r"[0-9.]+", text) or _is_address(text)
+    return not re.fullmatch(r"[0-9.]+", text) or is_address(text)
 
 
 def _network_problem(text: str) -> str:
     try:
-        network = netaddr.IPNetwork(text)
-    except (netaddr.AddrFormatError, ValueError):
+        network = ipaddress.ip_interface(text)
+    except ValueError:
         return f"{text!r} is not a network such as 10.0.0.0/24"
-    if network.prefixlen == 0:
+    if network.network.prefixlen == 0:
         return f"{text!r} is every machine there is; name the network of the cluster"
-    if network.ip != network.network:
-        return f"{text!r} has bits outside its mask; write {network.cidr}"
+    if network.ip != network.network.network_address:
+        return f"{text!r} has bits outside its mask; write {network.network}"
     return ""
 
 
 def _overlaps(clients: list[str]) -> Iterator[tuple[str, str]]:
     networks = [
-        (client, netaddr.IPNetwork(client)) for client in clients if "/" in client and not _network_problem(client)
+        (client, ipaddress.ip_network(client)) for client in clients if "/" in client and not _network_problem(client)
     ]
     for (one, first), (other, second) in itertools.combinations(networks, 2):
-        if first.version == second.version and (first in second or second in first):
+        if first.overlaps(second):
             yield one, other
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import ipaddress
 import re
 import typing as t
 from collections.abc import Mapping
@@ -66,6 +67,16 @@ def options() -> dict[str, dict[str, t.Any]]:
     return found
 
 
+def of_role(role: str, entry_point: str | None = None) -> set[str]:
+    """Return the names of the inputs of a role, or of one of its entry points; raises ValueError."""
+    path = ROLES / role / "meta" / "argument_specs.yml"
+    specs = yaml_load(path.read_text(encoding="utf-8"))["argument_specs"] if path.is_file() else {}
+    wanted = [spec for name, spec in specs.items() if entry_point in (None, name)]
+    if not wanted:
+        raise ValueError(f"the collection has no role {role}" + (f" with {entry_point}" if specs else ""))
+    return {name for spec in wanted for name in spec.get("options") or {}}
+
+
 def problems(where: str, option: Option, value: t.Any) -> Iterator[str]:
     """Yield what is wrong with the type of a value, with its parts, and with its choices."""
     if where in _TEXT_LISTS and isinstance(value, str):
@@ -87,6 +98,14 @@ def problems(where: str, option: Option, value: t.Any) -> Iterator[str]:
             yield from problems(f"{where}[{index}]", element, item)
     if not where.startswith(_LINES):
         yield from _lines(where, value)
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a string is an IP address."""
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
 
 
 def is_true(value: t.Any) -> bool:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The mildest means by which a changed configuration file reaches Slurm's daemons: nothing, a reload, or a restart."""
+"""The least disruptive way to bring a changed file to Slurm's daemons: nothing, a reload, or a restart."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from pathlib import Path
 
 from ansible.module_utils.common.yaml import yaml_load
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf, diff, hostlist, release
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import release
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf, diff, hostlist
 
 if t.TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm.diff import Change, Difference
 
@@ -65,6 +66,16 @@ class Action:
 def rules() -> dict[str, dict[str, t.Any]]:
     """Return the table of actions by file."""
     return t.cast("dict[str, dict[str, t.Any]]", yaml_load(_TABLE.read_text(encoding="utf-8")))
+
+
+def restart_keys(config: Mapping[str, t.Any], daemon: str = "slurmd", file: str = "slurm.conf") -> dict[str, t.Any]:
+    """Return the settings that a daemon reads only when it starts, in the order of their names."""
+    keys = {
+        key.lower()
+        for key, means in rules()[file].get("keys", {}).items()
+        if daemon in means.get("restart", ()) and "until" not in means
+    }
+    return {key: config[key] for key in sorted(config) if key.lower() in keys and config[key] is not None}
 
 
 def action(before: str, after: str, file: str, version: str, drained: Collection[str] = ()) -> dict[str, t.Any]:

@@ -11,7 +11,8 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf, hostlist, keys, release, values
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import release
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf, hostlist, keys, values
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

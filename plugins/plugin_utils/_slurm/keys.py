@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import release
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import release
 
 # The first key of a line that carries more than one; the lines of such a kind have a table of their own.
 LINE_KEYS = ("NodeName", "NodeSet", "PartitionName", "DownNodes", "PowerAction")

@@ -35,6 +35,8 @@ STAGES = {
 _REGRESSION = 0.1
 _REGRESSION_MPI = 0.8
 _PROGRAMS = {"nccl": "NCCL between GPUs", "mpi": "MPI between CPUs"}
+# What names of hardware records begin with whose GPUs only answer.
+_SIMULATED = "simulated_"
 _RANK = {PASS: 0, NOT_RUN: 0, WARN: 1, FAIL: 2}
 
 
@@ -119,7 +121,13 @@ def summary(report: Report) -> str:
         parts.append(f"all {passed} checks passed on {_count(len(report['nodes']), 'node')}")
     if skipped:
         parts.append(f"{_count(len(skipped), 'check')} not run")
-    return "; ".join(parts)
+    return "; ".join(parts + _notices(report))
+
+
+def _notices(report: Report) -> list[str]:
+    """Return what a reader has to know of every verdict."""
+    simulated = any(str(kind.get("size", "")).startswith(_SIMULATED) for kind in report["hardware"])
+    return ["the GPUs are simulated, so nothing is proved about GPUs"] if simulated else []
 
 
 def worst(report: Report, most: int = 10) -> list[str]:

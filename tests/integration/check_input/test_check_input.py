@@ -155,7 +155,7 @@ CASES = {
     ),
     "a release of pyxis without a checksum": (
         _inventory(pyxis_version="0.23.0"),
-        "pyxis_source_checksum is .*; it has to be sha256:, sha384: or sha512: and the digest of https://github.com/NVIDIA/pyxis/.*v0.23.0.tar.gz",
+        "pyxis_source_checksum is .*; allowed is sha256:, sha384: or sha512: and the digest of https://github.com/NVIDIA/pyxis/.*v0.23.0.tar.gz",
     ),
     "a login at a registry without a password": (
         _inventory(enroot_credentials=[{"machine": "registry.example.com", "login": "bob"}]),
@@ -209,8 +209,8 @@ BAD_INPUTS: dict[str, tuple[t.Any, str]] = {
     "munge_key": (["hunter2"], "a value that is not shown here; allowed: a text"),
     "nccl_settings": ({"NCCL_DEBUG": "a b"}, "NCCL_DEBUG is 'a b'"),
     "nfs_mounts": ([{"path": "/home", "sourc": "filer:/home"}], "did you mean source"),
-    "nhc_checks": ({"gpu_cout": {}}, "unknown check 'gpu_cout'"),
-    "nhc_prolog_enabled": ("maybe", "true or false"),
+    "health_checks": ({"gpu_cout": {}}, "unknown check 'gpu_cout'"),
+    "health_prolog_enabled": ("maybe", "true or false"),
     "nvidia_container_toolkit_packages": ("all", "a list"),
     "pyxis_source_url": ("/no/such/pyxis.tar.gz", "a file that is there"),
     "scratch_mode": (493, "an octal mode in quotes"),
@@ -268,8 +268,9 @@ def test_switches_in_words_pass_and_switch_off(word: str, said: Said) -> None:
     code, output = said(_inventory(), "playbooks/check_input.yml", *given)
 
     assert code == 0, output[-3000:]
-    assert "hpcai.gpucluster.slurm : Validate" in output
-    assert "hpcai.gpucluster.pyxis : Validate" not in output
+    assert re.search(r"TASK \[hpcai.gpucluster.slurm : Check input [^]]*\] \*+ ok: ", output)
+    pyxis = re.findall(r"TASK \[hpcai.gpucluster.pyxis : [^]]*\] \*+ (\w+): ", output)
+    assert set(pyxis) == {"skipping"}
 
 
 def test_a_refused_value_of_slurm_is_not_wrapped(said: Said) -> None:
@@ -347,12 +348,41 @@ def test_input_that_needs_facts_waits_for_them(said: Said) -> None:
     assert code == 0, output[-3000:]
 
 
-def test_slurm_alone_checks_its_input_as_well(said: Said) -> None:
-    code, output = said(_inventory(slurm_config={"KillWiat": 30}), "playbooks/slurm.yml")
+PARTS = {
+    "users": {"users_accounts": [ALICE, {"name": "bob", "uid": 2001}]},
+    "storage": {"nfs_mounts": [{"path": "/home", "sourc": "filer:/home"}]},
+    "gpu": {"gpu_clocks": "fast"},
+    "health": {"nhc_checks": {"gpu_cout": {}}},
+    "containers": {"enroot_config": {"ENROOT_MOUNT_HOMES": True}},
+    "slurm": {"slurm_config": {"KillWiat": 30}},
+    "container_images": {"enroot_images": ["a b"]},
+    "gpu_clocks": {"users_acounts": []},
+    "teardown": {"slurm_state_directory": "relative"},
+    "node_remove": {"slurm_user_uid": 0},
+}
 
-    assert code != 0
-    assert "did you mean KillWait" in output
-    assert "UNREACHABLE" not in output
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_alone_checks_the_input_as_well(part: str, said: Said) -> None:
+    """One input of the part itself, and one of another part: every entry point judges all input."""
+    others = {"slurm_x11": "maybe"}
+
+    for variables in (PARTS[part], others):
+        code, output = said(_storage(**variables), f"playbooks/{part}.yml", "-e", "node=gpu1")
+
+        assert code != 0
+        assert re.search(rf"(Wrong input\. No machine was touched\.|{next(iter(variables))})", output), output[-3000:]
+        assert next(iter(variables)) in output
+        assert "UNREACHABLE" not in output
+
+
+def test_the_input_is_checked_once(said: Said) -> None:
+    """The parts that site.yml imports find that it has been checked."""
+    output = said(_inventory(), "site.yml")[1]
+
+    results = re.findall(r"TASK \[Refuse wrong input\] \*+ (\w+):", output)
+    assert results == ["ok", "skipping"]  # users.yml, the first part, ends the run: no machine answers
+    assert "UNREACHABLE" in output
 
 
 def test_a_node_that_is_more_than_a_node_is_not_removed(said: Said) -> None:
@@ -362,7 +392,7 @@ def test_a_node_that_is_more_than_a_node_is_not_removed(said: Said) -> None:
     code, output = said(inventory, "playbooks/node_remove.yml", "-e", "node=head")
 
     assert code != 0
-    assert "head is not only a node, but also a controller" in output
+    assert 'node is "head", which is also a controller' in output
     assert "UNREACHABLE" not in output
 
 
@@ -370,7 +400,7 @@ def test_the_machine_of_the_keys_has_to_answer(said: Said) -> None:
     code, output = said(_inventory(), "playbooks/slurm.yml", "--limit", "gpu1", "--tags", "munge")
 
     assert code != 0
-    assert "head does not answer, and keys of the cluster come from it" in output
+    assert "head does not answer, but it stores keys of the cluster" in output
 
 
 def test_nodes_keep_their_order(said: Said, tmp_path: Path) -> None:

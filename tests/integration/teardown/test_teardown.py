@@ -23,6 +23,8 @@ def _plays(run: Run, **groups: str) -> dict[str, list[str]]:
 def test_the_database_goes_wherever_it_is(run: Run) -> None:
     plays = _plays(run, slurm_controller="head", slurm_database="head", slurm_login="head", slurm_compute="gpu1")
 
-    assert plays["Remove the database"] == plays["End all jobs"] == ["head"]
-    assert list(plays).index("Remove the database") < list(plays).index("Remove the nodes")
-    assert sorted(plays["Remove the nodes"] + plays["Remove controllers and the rest"]) == ["gpu1", "head"]
+    assert plays["Remove the accounting database"] == plays["Cancel all jobs"] == ["head"]
+    assert list(plays).index("Remove the accounting database") < list(plays).index("Uninstall login and compute nodes")
+    assert sorted(
+        plays["Uninstall login and compute nodes"] + plays["Uninstall controllers and all other machines"]
+    ) == ["gpu1", "head"]

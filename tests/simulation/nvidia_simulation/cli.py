@@ -17,6 +17,7 @@ from .csv_answers import query_gpu, query_supported
 from .machine import Exit, Gpu, Machine, long_bus_id
 from .settings import SETTERS, apply
 from .text_answers import listing, nvlink, query_text, topology, version
+from .visible import hidden_gpus
 from .xml_answers import query_xml
 
 CONFIG = os.environ.get("NVIDIA_SIMULATION_CONFIG", "/etc/nvidia-simulation.json")
@@ -42,7 +43,7 @@ PLAIN = {
     "-rmc": "--reset-memory-clocks",
     "-h": "--help",
 }
-QUERIES = ("--query-gpu", "--query-supported-clocks", "--format")
+QUERIES = ("--query-gpu", "--query-supported-clocks", "--query-compute-apps", "--format")
 LONG = {name: short for short, name in [*VALUED.items(), *PLAIN.items()]}
 
 
@@ -148,6 +149,8 @@ def read(machine: Machine, gpus: list[Gpu], options: dict[str, str]) -> str:
             if "csv" not in style:
                 raise Exit(2, '"--format=" switch is missing. Correct values are "csv".\n\n')
             return query(machine, gpus, options[name].split(","), style)
+    if "--query-compute-apps" in options:
+        return "" if "noheader" in style else ", ".join(options["--query-compute-apps"].split(",")) + "\n"
     if "-q" in options:
         return query_xml(machine, gpus) if "-x" in options else query_text(machine, gpus, _sections(options))
     if "topo" in options:
@@ -182,6 +185,7 @@ def run(argv: list[str], config: dict[str, t.Any], state: dict[str, t.Any]) -> t
 def main() -> int:
     """Read the configuration, answer, keep the settings."""
     config = json.loads(Path(CONFIG).read_text(encoding="utf-8"))
+    config["hidden_gpus"] = hidden_gpus(config, os.environ)
     argv = sys.argv[1:]
     _note(config, argv)
     if _reads_only(argv) or not os.access(Path(STATE).parent, os.W_OK):

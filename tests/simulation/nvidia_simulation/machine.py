@@ -42,7 +42,7 @@ class Machine:
         }
         self.supported = _supported(gpus, self.model)
         self.count = int(gpus.get("count", 8))
-        missing = set(self.faults.get("missing_gpus") or [])
+        missing = {*(self.faults.get("missing_gpus") or []), *(config.get("hidden_gpus") or [])}
         self.gpus = [Gpu(self, position) for position in range(self.count) if position not in missing]
         for index, gpu in enumerate(self.gpus):
             gpu.index = index

@@ -87,9 +87,13 @@ def nvlink(machine: Machine, gpu: Gpu, errors: bool) -> str:
     if gpu.mig:
         raise Exit(3, f"{head}Unable to retrieve NVLink information: Not Supported\n")
     counters = machine.config.get("link_counters") or {"Replay Errors": 0, "Recovery Errors": 0, "CRC Errors": 0}
-    words = [f"{name}: {value}" for name, value in counters.items()] if errors else ["26.562 GB/s"]
     links = range(int(machine.config.get("nvlink", machine.model.get("nvlink", 0))))
-    return head + "".join(f"\t Link {number}: {word}\n" for number in links for word in words)
+    states = {number: ["26.562 GB/s"] for number in links}
+    if machine.fault("inactive_links", gpu.position):
+        states[0] = ["<inactive>"]
+    if errors:
+        states = {number: [f"{name}: {value}" for name, value in counters.items()] for number in links}
+    return head + "".join(f"\t Link {number}: {word}\n" for number in links for word in states[number])
 
 
 def topology(machine: Machine) -> str:

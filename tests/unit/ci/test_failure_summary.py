@@ -6,19 +6,23 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import subprocess
+import sys
 import typing as t
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[3]
+PROGRAM = ROOT / ".ci/failure_summary.py"
 MOLECULE = ROOT / "tests/unit/fixtures/molecule/26.10.0"
 
 
 @pytest.fixture(scope="module")
 def program() -> t.Any:
     """Return the program as a module; it belongs to no package."""
-    spec = importlib.util.spec_from_file_location("failure_summary", ROOT / ".ci/failure_summary.py")
+    spec = importlib.util.spec_from_file_location("failure_summary", PROGRAM)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -74,3 +78,39 @@ def test_all_failures_fit_in_twenty_lines(program: t.Any) -> None:
     log = (MOLECULE / "verify_failed.log").read_text(encoding="utf-8")
 
     assert len(program.summary([log] * 9)) < 20
+
+
+def test_what_a_scenario_did_not_run_is_said_once_with_its_name(program: t.Any) -> None:
+    log = """INFO     nhc \u279c verify: Executing
+  \u2502 TASK [Say that this is not run] ***
+  \u2502 ok: [gpu1] =>
+  \u2502     msg: 'not run: LBNL NHC as provider (no mirror)'
+  \u2502     msg: node.dcgm was not run
+INFO     login \u279c prepare: Executing
+  \u2502     msg: "not run: upstream enroot (no mirror)"
+"""
+
+    assert program.not_run([log, log]) == [
+        "not run: LBNL NHC as provider (no mirror) [scenario nhc]",
+        "not run: upstream enroot (no mirror) [scenario login]",
+    ]
+
+
+def test_the_gate_says_at_its_end_what_was_not_run(tmp_path: Path) -> None:
+    log = tmp_path / "scenarios.log"
+    log.write_text("INFO     nhc \u279c verify: Executing\n  \u2502     msg: 'not run: NHC (no mirror)'\n", "utf-8")
+
+    printed = subprocess.run(
+        [sys.executable, str(PROGRAM), "--not-run", str(log)], capture_output=True, text=True, check=True, timeout=30
+    )
+
+    assert printed.stdout == "not run: NHC (no mirror) [scenario nhc]\n"
+    assert (ROOT / ".ci/run").read_text("utf-8").rstrip().endswith('failure_summary.py --not-run "$logs"/*.log')
+
+
+def test_what_a_scenario_did_not_run_fits_into_a_line_of_its_log() -> None:
+    texts = [path.read_text("utf-8") for path in ROOT.glob("molecule/*/*.yml")]
+    said = [line for text in texts for line in re.findall(r"msg: .*\bnot run: .*", text)]
+
+    assert len(said) > 1
+    assert all(re.fullmatch(r'msg: "not run: [^"]{1,50}"', line) for line in said), said

@@ -14,6 +14,7 @@ import yaml
 ROOT = Path(__file__).parents[3]
 WORDS = {
     "gpu_clocks": ["state"],
+    "lab_fault": ["node", "fault"],
     "node_remove": ["node"],
     "teardown": ["teardown"],
     "validate": ["nodes", "nodelist", "partition", "only", "baseline"],

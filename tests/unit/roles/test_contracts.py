@@ -52,6 +52,15 @@ def test_every_documented_default_is_real(role: Path) -> None:
         assert option.get("required") or name in defaults, name
 
 
+def test_descriptions_are_text(role: Path) -> None:
+    """A colon and a space make a mapping of a sentence, which no tool notices."""
+    specs = _load(role / "meta/argument_specs.yml")["argument_specs"]
+
+    for spec in [*specs.values(), *_options(role).values()]:
+        lines = spec["description"] if isinstance(spec["description"], list) else [spec["description"]]
+        assert all(isinstance(line, str) for line in lines), lines
+
+
 def test_names_carry_the_role_prefix(role: Path) -> None:
     assert all(name.startswith(f"{role.name}_") for name in _load(role / "defaults/main.yml"))
     assert all(name.startswith(f"__{role.name}_") for path in role.glob("vars/*.yml") for name in _load(path))

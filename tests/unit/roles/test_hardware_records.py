@@ -20,7 +20,6 @@ ROOT = Path(__file__).parents[3]
 H100 = records.find("DGX_H100")
 LAB = records.find("lab")
 OTHER = records.find("Standard_NC96ads_A100_v4")
-# The role nhc has two inputs of its own until it is the role health.
 ROLES = sorted(
     path.name for path in (ROOT / "roles").iterdir() if "_hardware:" in (path / "defaults/main.yml").read_text("utf-8")
 )
@@ -44,6 +43,7 @@ def role_value(role: str, expression: str, **variables: t.Any) -> t.Any:
         ("scratch", "scratch_drive_count", 10, 4),
         ("enroot", "[enroot_gpus, enroot_infiniband]", [True, True], [True, False]),
         ("docker", "docker_gpus", True, True),
+        ("health", "__health_config.vm_size", "DGX_H100", "Standard_NC96ads_A100_v4"),
     ],
 )
 def test_a_role_takes_the_record_of_the_playbooks_or_its_own(
@@ -80,10 +80,12 @@ def test_nothing_else_names_the_hardware_of_a_machine() -> None:
         and re.search(r"(gpucluster|azure|[a-z]+)_vm_size", re.sub(r"(?m)^#.*", "", path.read_text("utf-8")))
     }
 
-    assert readers - {"roles/nhc/defaults/main.yml", "roles/nhc/vars/main.yml"} == set()
+    assert readers == set()
 
 
-@pytest.mark.parametrize(("role", "expression"), [("gpu", "gpu_count"), ("nccl", "__nccl_conf")])
+@pytest.mark.parametrize(
+    ("role", "expression"), [("gpu", "gpu_count"), ("health", "__health_problem"), ("nccl", "__nccl_conf")]
+)
 @pytest.mark.parametrize(
     ("given", "words"),
     [

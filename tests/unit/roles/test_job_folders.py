@@ -180,7 +180,7 @@ def test_a_machine_that_follows_links_of_others_is_refused_and_a_container_is_no
     done = scripts.run("enroot/proof", str(scripts.data))
 
     assert done.returncode == int(fails)
-    assert ("protected_symlinks is 0; set it in enroot_sysctl" in done.stderr) == fails
+    assert ("protected_symlinks is 0; set fs.protected_symlinks in enroot_sysctl" in done.stderr) == fails
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import typing as t
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import query_xml
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
-from ansible_collections.hpcai.gpucluster.tests.simulation.nvidia_simulation import cli
+from ansible_collections.hpcai.gpucluster.tests.simulation.nvidia_simulation import cli, visible
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/nvidia_smi/580.159.04"
 H200: dict[str, t.Any] = {"driver": "580.159.04", "gpus": {"model": "H200", "count": 4}, "persistence": True}
@@ -94,3 +96,41 @@ def test_every_record_of_the_catalogue_can_be_simulated(name: str) -> None:
     assert report.gpus[0]["memory_mib"]["total"] == record["gpus"]["memory_mib"]
     if addresses and all(addresses):
         assert [gpu["pci_bus_id"] for gpu in report.gpus] == addresses
+
+
+TASK = {"SLURM_PROCID": "0"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "seen"),
+    [
+        ({}, 8),
+        ({"SLURM_JOB_GPUS": "2,3"}, 8),  # the prolog and the epilog
+        ({**TASK, "SLURM_STEP_GPUS": "2,3", "SLURM_JOB_GPUS": "0,1,2,3"}, 2),
+        ({**TASK, "SLURM_JOB_GPUS": "0,1,2,3"}, 4),  # the script of a batch job
+        (TASK, 0),
+    ],
+)
+def test_a_task_sees_the_gpus_that_slurm_gave_it(environment: dict[str, str], seen: int) -> None:
+    config = {"gpus": {"model": "H100", "count": 8}, "devices": "/nowhere/nvidia"}
+    config["hidden_gpus"] = visible.hidden_gpus(config, environment)
+
+    lines = cli.run(["-L"], config, {})[1].splitlines()
+
+    assert [line.split(":")[0] for line in lines] == [f"GPU {index}" for index in range(seen)] or (
+        seen == 0 and lines == ["No devices were found"]
+    )
+
+
+def test_a_task_sees_the_gpus_whose_device_files_it_may_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(path: str, _flags: int) -> int:
+        raise OSError(errno.EPERM if path.endswith(("0", "5")) else errno.ENXIO, "")
+
+    monkeypatch.setattr(os, "open", opened)
+
+    assert visible.hidden_gpus({"devices": "/dev/nvidia"}, {}) == [0, 5]
+
+
+def test_no_process_computes_on_a_simulated_gpu() -> None:
+    assert cli.run(["--query-compute-apps=gpu_bus_id,pid", "--format=csv,noheader"], H200, {}) == (0, "")
+    assert cli.run(["--query-compute-apps=gpu_bus_id,pid", "--format=csv"], H200, {}) == (0, "gpu_bus_id, pid\n")

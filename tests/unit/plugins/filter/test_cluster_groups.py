@@ -52,4 +52,4 @@ def test_plays_name_groups_and_the_older_names_are_mapped_first(path: Path) -> N
     assert "~" not in hosts, "a group, not a regular expression"
     if "slurm_" in hosts or "nfs_" in hosts:
         first = plays[0].get("ansible.builtin.import_playbook")
-        assert first in ("groups.yml", "preflight.yml"), "a run of this playbook alone has to know older group names"
+        assert first in ("groups.yml", "check_input.yml"), "a run of this playbook alone has to know older group names"

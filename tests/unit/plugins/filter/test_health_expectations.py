@@ -11,9 +11,9 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.health_expectations import FilterModule
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import checks
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
-from ansible_collections.hpcai.gpucluster.roles.nhc.files.gpucluster_check import checks
 
 health_expectations = FilterModule().filters()["health_expectations"]
 SIZES = sorted(records.load())

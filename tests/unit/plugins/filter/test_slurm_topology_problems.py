@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The filters slurm_topology_problems and input_problems: a sentence for each fault, and never an exception."""
+"""The filter slurm_topology_problems: a sentence for each fault, and never an exception."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.filter.input_problems import input_problems
 from ansible_collections.hpcai.gpucluster.plugins.filter.slurm_topology_problems import slurm_topology_problems
 
 PLACES = {"gpu[1-8]": "leaf1"}
@@ -32,9 +31,3 @@ def test_each_fault_of_a_topology_is_a_sentence(
     assert bool(problems) == bool(words)
     assert all(problem.startswith("slurm_topology: ") for problem in problems)
     assert all(word in " ".join(problems) for word in words)
-
-
-def test_an_input_is_named_with_what_was_found() -> None:
-    assert input_problems({"users_home_mode": "0711"}) == []
-    (problem,) = input_problems({"users_home_mode": 457})
-    assert problem.startswith("users_home_mode: found ")

@@ -53,6 +53,16 @@ def test_threads_take_whole_cores_before_they_share_one() -> None:
     assert placement.place(record, 8, 16)[0].cpus == [*range(48, 56), *range(176, 184)]
 
 
+@pytest.mark.parametrize("name", ["Standard_ND96asr_v4", "Standard_ND96amsr_A100_v4"])
+def test_masks_of_nd_a100_v4_are_those_that_its_users_know(name: str) -> None:
+    assert [hardware_record.hex_mask(task.cpus) for task in placement.place(records.find(name), 8)] == [
+        *["0xffffff000000"] * 2,
+        *["0xffffff"] * 2,
+        *["0xffffff000000000000000000"] * 2,
+        *["0xffffff000000000000"] * 2,
+    ]
+
+
 def test_tasks_with_several_gpus_get_neighbours() -> None:
     assert [task.gpus for task in placement.place(records.find("Standard_ND96asr_v4"), 4)] == [
         [0, 1],

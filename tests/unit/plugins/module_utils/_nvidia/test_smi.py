@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import ParseError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi, NvidiaSmiError, Outcome
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import CommandMissing, CommandTimeout
 from ansible_collections.hpcai.gpucluster.tests.simulation.simulated_smi import SimulatedSmi
@@ -185,3 +186,51 @@ def test_no_answer_makes_the_wrapper_fail_otherwise(code: int, out: str, err: st
         smi.read()
     (outcome,) = smi.set("-pm", "1", [GPU])
     assert code == 0 or outcome.problem
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "dead", "words"),
+    [
+        (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", True, "couldn't"),
+        (12, "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", False, "libnvidia-ml"),
+        (0, "No devices were found", True, "No devices"),
+        (255, "Segmentation fault", False, "Segmentation"),
+    ],
+)
+def test_a_table_without_an_answer_tells_a_dead_driver_from_another_failure(
+    code: int, text: str, dead: bool, words: str
+) -> None:
+    with pytest.raises(NvidiaSmiError) as caught:
+        answering(code, text).query("gpu", ("index", "uuid"))
+
+    assert (caught.value.dead, caught.value.code) == (dead, code)
+    assert words in caught.value.said
+
+
+def test_a_field_that_the_driver_does_not_know_is_not_asked_for_again() -> None:
+    calls = []
+
+    def old(args: Sequence[str]) -> tuple[int, str, str]:
+        calls.append(args[1])
+        if "remapped_rows" in args[1]:
+            return 2, 'Field "remapped_rows.pending" is not a valid field to query.\n\n', ""
+        return 0, "0, GPU-a\nWARNING: infoROM is corrupted\n", ""
+
+    table = NvidiaSmi(old).query("gpu", ("index", "uuid", "remapped_rows.pending", "remapped_rows.failure"), needed=2)
+
+    assert table.rows == [{"index": "0", "uuid": "GPU-a"}]
+    assert table.warnings == ["WARNING: infoROM is corrupted"]
+    assert len(calls) == 2
+
+
+def test_a_row_with_cells_too_few_is_no_gpu_less() -> None:
+    with pytest.raises(ParseError, match="expected 2 fields from nvidia-smi, found '1'"):
+        answering(0, "0, GPU-a\n1\n").query("gpu", ("index", "uuid"))
+
+
+def test_processes_are_read_with_commas_in_their_names() -> None:
+    smi = answering(0, "GPU-a, 12, python, train.py, 100\n")
+
+    assert smi.processes() == [
+        {"gpu_uuid": "GPU-a", "pid": "12", "process_name": "python, train.py", "used_memory": "100"}
+    ]

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import (
     CommandMissing,
     CommandTimeout,
+    Started,
     bounded_runner,
     feeding_runner,
     hangs,
@@ -52,6 +53,35 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
 
 def test_messages_are_not_translated() -> None:
     assert bounded_runner(30)(["sh", "-c", "echo $LC_ALL"])[1] == "C\n"
+
+
+def test_a_flood_is_ended_and_said() -> None:
+    with pytest.raises(CommandTimeout, match="printed more than 1000 bytes and was killed") as caught:
+        Started(["sh", "-c", "echo begun; cat /dev/zero"]).wait(30, 1000)
+
+    assert caught.value.said.out.startswith("begun\n")
+
+
+def test_no_file_system_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/no/such/directory")
+    monkeypatch.setattr("tempfile.tempdir", "/no/such/directory")
+
+    assert bounded_runner(30)(["echo", "said"]) == (0, "said\n", "")
+
+
+def test_a_short_program_is_not_waited_for_longer_than_it_takes() -> None:
+    start = time.monotonic()
+    for _number in range(5):
+        bounded_runner(30)(["true"])
+
+    assert time.monotonic() - start < 1
+
+
+def test_a_child_in_the_background_holds_nothing_up() -> None:
+    start = time.monotonic()
+
+    assert bounded_runner(30)(["sh", "-c", "sleep 5 & echo said"]) == (0, "said\n", "")
+    assert time.monotonic() - start < 4
 
 
 def test_a_feeding_runner_gives_input_and_environment() -> None:

@@ -33,6 +33,7 @@ WANTED = [
     "DGX_A100",
     "DGX_H100",
     "lab",
+    "simulated_h100",
 ]
 
 

@@ -11,11 +11,13 @@ import pytest
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import image
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import enroot_checks as checks
 
+if t.TYPE_CHECKING:
+    from pathlib import Path
+
 SUM = "sha256:" + "0" * 64
 GOOD: dict[str, t.Any] = {
     "enroot_version": "4.2.1",
-    "enroot_packages": ["enroot"],
-    "enroot_checksums": {"enroot_4.2.1-1_amd64.deb": SUM},
+    "enroot_checksums": {"enroot_4.2.1-1_amd64.deb": SUM, "enroot+caps_4.2.1-1_amd64.deb": SUM},
     "enroot_config": {
         "ENROOT_MOUNT_HOME": True,
         "ENROOT_FUTURE": 1,
@@ -40,8 +42,10 @@ def test_good_data_has_no_faults() -> None:
     [
         ({"enroot_version": "latest"}, "enroot_version is 'latest'"),
         ({"enroot_version": 4.2}, "in quotes"),
-        ({"enroot_version": "4.9.0"}, "no checksum of enroot 4.9.0-1 is known"),
-        ({"enroot_checksums": {"enroot_4.2.1-1_amd64.deb": "00"}}, "enroot_checksums: enroot_4.2.1-1_amd64.deb"),
+        (
+            {"enroot_checksums": GOOD["enroot_checksums"] | {"enroot_4.2.1-1_amd64.deb": "00"}},
+            "enroot_checksums: enroot_4.2.1-1_amd64.deb",
+        ),
         ({"enroot_config": {"ENROOT_MOUNTHOME": True}}, "did you mean ENROOT_MOUNT_HOME?"),
         ({"enroot_config": {"MOUNT_HOME": True}}, "MOUNT_HOME is not a setting of enroot"),
         ({"enroot_config": {"ENROOT_MOUNT_HOME": "y\nX y"}}, "holds a line break"),
@@ -64,6 +68,24 @@ def test_wrong_data_is_named(change: dict[str, t.Any], says: str) -> None:
     (fault,) = checks.problems(GOOD | change)
 
     assert says in fault
+
+
+def test_every_package_of_the_flavour_needs_its_checksum() -> None:
+    assert [fault.split(" is known")[0] for fault in checks.problems(GOOD | {"enroot_version": "4.9.0"})] == [
+        "no checksum of enroot 4.9.0-1",
+        "no checksum of enroot+caps 4.9.0-1",
+    ]
+    assert "no checksum of enroot-hardened 4.2.1-1" in checks.problems(GOOD | {"enroot_flavour": "hardened"})[0]
+
+
+def test_a_directory_of_packages_has_all_of_them(tmp_path: Path) -> None:
+    (tmp_path / "enroot_4.2.1-1_amd64.deb").touch()
+
+    (fault,) = checks.problems(GOOD | {"enroot_packages_directory": str(tmp_path)})
+
+    assert f"{tmp_path}; it has to hold enroot+caps_4.2.1-1_amd64.deb (or" in fault
+    (tmp_path / "enroot+caps_4.2.1-1_amd64.deb").touch()
+    assert checks.problems(GOOD | {"enroot_packages_directory": str(tmp_path)}) == []
 
 
 def test_an_image_has_all_its_keys() -> None:

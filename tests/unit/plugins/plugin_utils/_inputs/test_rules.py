@@ -26,8 +26,13 @@ LAB = records.find("lab")
         ("base_sysctl", {"vm swappiness": 1}, "names such as vm.swappiness"),
         ("base_time_servers", ["10.0.1.400"], "IP address"),
         ("base_time_service", "ntpd", "chrony"),
+        ("docker_config", {"hosts": ["tcp://0.0.0.0:2375"]}, "docker_config: found hosts"),
+        ("docker_data_root", "docker", "an absolute path"),
+        ("docker_key_checksum", "md5:0", "64 hexadecimal digits"),
         ("docker_users", ["a b"], "names of users"),
         ("gpu_count", -1, "0 to 64"),
+        ("gpu_driver_repository_key", "3bf863cc.pub", "an absolute path"),
+        ("gpu_driver_repository_key_checksum", "md5:" + "0" * 32, "sha256:digest"),
         ("gpu_driver_wait_seconds", "-5", "0 to 3600"),
         ("gpu_graphics_clock", 1_000_000, "0 to 10000"),
         ("gpu_power_limit", "lots", "watts"),
@@ -53,15 +58,17 @@ LAB = records.find("lab")
         ("nccl_settings", {"DEBUG": "x"}, "no name of a variable of NCCL"),
         ("nccl_topology_path", "topo.xml", "an absolute path"),
         ("nfs_server_address", "10.0.1.400", "IP address"),
-        ("nhc_checks", {"gpu_cout": {}}, "unknown check"),
-        ("nhc_prolog_checks", ["gpu_cout"], "unknown check"),
-        ("nhc_python", "python3", "an absolute path"),
-        ("nhc_source_url", "/no/such/file", "a file that is there"),
-        ("nhc_state_directory", "/", "not the system's"),
-        ("nhc_timeout_seconds", 0, "1 to 3600"),
-        ("nhc_tools", {"nvidia-smi": "/usr/bin/nvidia-smi"}, "nvidia_smi"),
-        ("nhc_tools", {"dcgmi": "dcgmi"}, "absolute paths"),
-        ("nhc_version", "newest", "a release"),
+        ("health_checks", {"gpu_cout": {}}, "unknown check"),
+        ("health_prolog_checks", ["gpu_cout"], "unknown check"),
+        ("health_python", "python3", "an absolute path"),
+        ("health_nhc_source_url", "/no/such/file", "a file that is there"),
+        ("health_state_directory", "/", "not the system's"),
+        ("health_nhc_timeout_seconds", 0, "1 to 3600"),
+        ("health_tools", {"nvidia-smi": "/usr/bin/nvidia-smi"}, "nvidia_smi"),
+        ("health_tools", {"dcgmi": "dcgmi"}, "absolute paths"),
+        ("health_nhc_version", "newest", "a release"),
+        ("nvidia_container_toolkit_key_checksum", "sha256:0", "64 hexadecimal digits"),
+        ("nvidia_container_toolkit_version", "newest", "a version such as 1.20.1-1"),
         ("pyxis_source_url", "pyxis.tar.gz", "a file that is there"),
         ("scratch_mode", 0o755, "an octal mode in quotes"),
         ("scratch_mount_options", "noatime\nnodev", "one line"),
@@ -112,8 +119,8 @@ def test_a_bad_input_is_refused_by_its_name(name: str, value: t.Any, words: str)
         ("gpu_power_limit", 400),
         ("gpucluster_networks", {"cluster": "10.0.0.0/24"}),
         ("nccl_settings", {"NCCL_DEBUG": None}),
-        ("nhc_checks", {"clock": {"enabled": False}}),
-        ("nhc_source_url", str(Path(__file__))),
+        ("health_checks", {"clock": {"enabled": False}}),
+        ("health_nhc_source_url", str(Path(__file__))),
         ("slurm_batch", ["10%", 5]),
         ("slurm_config", {"KillWait": 30}),
         ("slurm_source_url", "https://mirror.example.com/slurm-26.05.4.tar.bz2"),
@@ -128,6 +135,18 @@ def test_a_good_input_passes(name: str, value: t.Any) -> None:
     assert rules.judge({"gpucluster_vm_size": "lab", name: value}) == ([], {"gpucluster_vm_size": "lab", name: value})
 
 
+def test_the_repository_of_a_driver_needs_a_key_that_somebody_vouches_for() -> None:
+    source = {"gpucluster_vm_size": "lab", "gpu_driver_source": "nvidia"}
+    (sentence,) = rules.judge(source).faults
+
+    assert sentence.startswith("gpu_driver_repository_key_checksum: found ")
+    for key in (
+        {"gpu_driver_repository_key": "/etc/apt/keyrings/site.asc"},
+        {"gpu_driver_repository_key_checksum": "sha256:" + "0" * 64},
+    ):
+        assert rules.judge({**source, **key}).faults == []
+
+
 def test_all_faults_are_said_at_once() -> None:
     assert len(rules.judge({"gpu_clocks": "fast", "base_nofile": 0, "nccl_settings": {"x": 1}}).faults) == 3
 
@@ -138,12 +157,15 @@ def test_all_faults_are_said_at_once() -> None:
         ("users_acounts", "users_accounts"),
         ("slurm_databse", "slurm_database"),
         ("gpucluster_vmsize", "gpucluster_vm_size"),
+        ("health_check", "health_checks"),
+        ("nhc_version", "health_nhc_version"),
+        ("nhc_checks", "health_checks"),
+        ("nhc_vm_size_record", "health_hardware"),
         ("gpucluster_hardware", "gpucluster_vm_size_record"),
         ("scratch_vm_size", "scratch_hardware"),
         ("validate_vm_size", "validate_hardware"),
         ("validate_vm_size_record", "validate_hardware"),
         ("pinning_vm_size", "gpucluster_vm_size"),
-        ("nhc_check", "nhc_checks"),
     ],
 )
 def test_a_misspelt_name_is_refused_with_the_nearest_one(name: str, near: str) -> None:

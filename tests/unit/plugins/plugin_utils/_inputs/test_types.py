@@ -56,7 +56,7 @@ def test_a_switch_takes_words(name: str) -> None:
         ("slurm_config", [1], "slurm_config: found [1]; allowed: a mapping of names to values"),
         ("gpu_clocks", "fast", "gpu_clocks: found 'fast'; allowed: max, default, job, keep"),
         ("slurm_topology_plugin", "ring", "slurm_topology_plugin: found 'ring'; allowed: '', tree, block"),
-        ("nhc_dcgm_level", "5", "nhc_dcgm_level: found '5'; allowed: 0, 1, 2, 3, 4"),
+        ("health_dcgm_level", "5", "health_dcgm_level: found '5'; allowed: 0, 1, 2, 3, 4"),
         ("slurm_partitions", [5], "slurm_partitions[0]: found 5; allowed: a mapping of names to values"),
         ("validate_stages", ["x"], "validate_stages[0]: found 'x'; allowed: preflight, scheduler, node, nccl"),
         (
@@ -82,7 +82,7 @@ def test_a_refusal_has_the_variable_what_was_found_and_what_is_allowed(name: str
 
 def test_a_number_in_words_is_a_number() -> None:
     assert found("slurm_user_uid", "22078") == []
-    assert found("nhc_dcgm_level", "3") == []
+    assert found("health_dcgm_level", "3") == []
     assert found("base_memlock", 8192) == []
 
 

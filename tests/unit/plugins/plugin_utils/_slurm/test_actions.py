@@ -213,3 +213,10 @@ def test_ten_thousand_nodes_are_compared_in_under_a_second() -> None:
 
     assert result["reasons"] == ["CPUs of gpu[1-10000]: 96 became 64", "nodes added: gpu10001"]
     assert time.process_time() - start < 1
+
+
+def test_only_keys_that_a_daemon_reads_at_start_are_kept() -> None:
+    config = {"SlurmdPort": 6818, "KillWait": 30, "authinfo": "ttl=300", "PluginDir": None}
+
+    assert actions.restart_keys(config) == {"SlurmdPort": 6818, "authinfo": "ttl=300"}
+    assert actions.restart_keys({"SlurmdUser": "root", "SlurmdPort": 6818}, "slurmctld") == {"SlurmdPort": 6818}

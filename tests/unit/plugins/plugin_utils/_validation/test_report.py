@@ -49,6 +49,15 @@ def test_verdict(checks: list[dict[str, t.Any]], verdict: str, words: str) -> No
     assert words in report["summary"]
 
 
+@pytest.mark.parametrize(("size", "said"), [("simulated_h100", True), ("DGX_H100", False)])
+def test_simulated_gpus_are_called_simulated(size: str, said: bool) -> None:
+    after = stage(name="after", hardware=[{"size": size, "count": 2, "gpus": 8}])
+
+    report = results.build([stage(GOOD), after], ABOUT)
+
+    assert ("the GPUs are simulated, so nothing is proved about GPUs" in report["summary"]) is said
+
+
 def test_a_stage_that_was_wanted_and_did_not_run_is_no_pass() -> None:
     report = results.build([stage(GOOD)], {**ABOUT, "stages": ["nccl", "node"]})
     states = {entry["name"]: entry["state"] for entry in report["stages"]}

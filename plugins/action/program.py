@@ -1,0 +1,59 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action of the module program."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import typing as t
+from pathlib import Path
+
+from ansible import constants
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
+
+
+class ActionModule(ActionBase):
+    """Build a program on the control node, and let copy bring it to the managed node."""
+
+    TRANSFERS_FILES = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Return the result of copy."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        spec = {
+            "entry": {"type": "str", "required": True},
+            "dest": {"type": "str", "required": True},
+            "interpreter": {"type": "str", "default": "/usr/bin/python3"},
+        }
+        __, arguments = self.validate_argument_spec(argument_spec=spec)
+        try:
+            program = zipapp.build(arguments["entry"], arguments["interpreter"])
+        except zipapp.BuildError as exc:
+            raise AnsibleError(str(exc)) from exc
+        folder = Path(tempfile.mkdtemp(dir=constants.DEFAULT_LOCAL_TMP))  # type: ignore[attr-defined]
+        try:
+            source = folder / Path(arguments["dest"]).name
+            source.write_bytes(program)
+            result.update(self._copy(str(source), arguments["dest"], task_vars))
+        finally:
+            shutil.rmtree(folder)
+        return result
+
+    def _copy(self, source: str, dest: str, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
+        task = self._task.copy()
+        task.args = {"src": source, "dest": dest, "owner": "root", "group": "root", "mode": "0755"}
+        action = self._shared_loader_obj.action_loader.get(
+            "ansible.legacy.copy",
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        return dict(action.run(task_vars=task_vars))

@@ -1,0 +1,98 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action of the module slurm_config."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import config_state
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import config_plan, files
+
+_TRIES, _DELAY = 6, 2
+# Twice the collection's MessageTimeout.
+_RECONFIGURE = ["timeout", "--kill-after=5", "120", "scontrol", "reconfigure"]
+
+
+class _ModuleFailed(Exception):  # noqa: N818
+    """A module said why it could not do its part."""
+
+
+class ActionModule(ActionBase):
+    """Bring Slurm's configuration to a controller, and have the daemons use it by the least disruptive way."""
+
+    _supports_check_mode = True
+    _variables: dict[str, t.Any]
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Read, decide, refuse, write, apply."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        __, arguments = self.validate_argument_spec(argument_spec={"inputs": {"type": "dict", "required": True}})
+        self._variables = task_vars or {}
+        try:
+            result.update(self._bring(plain(arguments["inputs"])))
+        except (config_plan.Refused, _ModuleFailed, ValueError) as exc:
+            result.update(failed=True, msg=str(exc))
+        return result
+
+    def _bring(self, inputs: dict[str, t.Any]) -> dict[str, t.Any]:
+        asked = {"files": files.names(inputs), "delegated": inputs["slurm_containment"] == "auto"}
+        wanted = config_plan.plan(inputs, self._module("hpcai.gpucluster.slurm_config_info", asked))
+        if wanted.risky and not inputs["slurm_allow_job_loss"] and self._has_jobs():
+            raise config_plan.Refused(config_plan.refusal(wanted))
+        result: dict[str, t.Any] = {
+            "changed": bool(wanted.write or wanted.needed),
+            "cgroup": wanted.cgroup,
+            "files": list(wanted.write),
+            "actions": wanted.needed,
+        }
+        to_write = wanted.module_files()
+        if to_write:
+            written = self._module("hpcai.gpucluster.file_set", {"files": to_write})
+            result["diff"] = [one for one in written.get("diff", []) if one["after_header"] != config_state.PENDING]
+        if wanted.needed and not self._task.check_mode:
+            self._apply(restart=wanted.restarts)
+        return result
+
+    def _has_jobs(self) -> bool:
+        """Tell whether there are nodes or jobs that a change would put at risk."""
+        asked = {"files": [], "jobs": True}
+        return bool(self._module("hpcai.gpucluster.slurm_config_info", asked)["at_risk"])
+
+    def _apply(self, restart: bool) -> None:
+        """
+        Have the daemons use the files, then forget what was noted.
+
+        A controller that is down is started: a configuration before this one may not have let it run.
+        """
+        state = "restarted" if restart else "started"
+        self._module("ansible.builtin.systemd_service", {"name": "slurmctld", "state": state})
+        self._reconfigure()
+        note = {"path": config_state.PENDING, "state": "absent"}
+        self._module("hpcai.gpucluster.file_set", {"files": [note]})
+
+    def _reconfigure(self) -> None:
+        """Let the controller and all nodes read their files again; a controller that starts answers late."""
+        for left in reversed(range(_TRIES)):
+            try:
+                self._module("ansible.builtin.command", {"argv": _RECONFIGURE})
+            except _ModuleFailed:
+                if not left:
+                    raise
+                time.sleep(_DELAY)
+            else:
+                return
+
+    def _module(self, name: str, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Run a module on the controller."""
+        answer: dict[str, t.Any] = self._execute_module(
+            module_name=name, module_args=arguments, task_vars=self._variables
+        )
+        if answer.get("failed"):
+            raise _ModuleFailed(f"{name.rpartition('.')[2]}: {answer.get('stderr') or answer.get('msg')}")
+        return answer

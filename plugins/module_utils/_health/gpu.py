@@ -1,0 +1,276 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Checks of the GPUs by what nvidia-smi says."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import readings
+from .verdict import (
+    ExplainedError,
+    Finding,
+    NotApplicableError,
+    NotRunError,
+    UnhealthyError,
+    UnknownError,
+    healthy,
+    listing,
+    unhealthy,
+)
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from .case import Case
+    from .readings import Gpu
+
+# Reasons why a GPU runs slower, by NVML's bits; those of normal work are not faults.
+THROTTLE_BITS = {
+    0x1: "idle",
+    0x2: "application clocks setting",
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+    0x100: "display clocks setting",
+}
+
+
+def count(case: Case) -> Finding:
+    """Check that every GPU of the record answers, and that none is out of order."""
+    expected = case.number("count")
+    try:
+        found = case.all_gpus()
+    except NotRunError as exc:
+        if not expected:
+            raise
+        raise UnhealthyError(f"expected {expected:.10g} GPUs, found none: {exc}") from exc
+    return judge_count(expected, found.gpus, found.warnings)
+
+
+def judge_count(expected: float, found: list[Gpu], warnings: list[str]) -> Finding:
+    """Compare the number of GPUs, and pass on what the tool warns of."""
+    if len(found) != expected:
+        return unhealthy(
+            f"{expected:.10g} GPUs", f"{len(found)}: {listing([gpu.row['pci.bus_id'] for gpu in found], 8)}"
+        )
+    trouble = [*warnings, *(text for text in (gpu.trouble() for gpu in found) if text)]
+    return unhealthy("GPUs in order", listing(trouble)) if trouble else healthy(f"{len(found)} GPUs", len(found))
+
+
+def model(case: Case) -> Finding:
+    """Check the model and the size of the memory."""
+    return judge_model(case.text("model"), case.number("memory_mib"), case.number("tolerance_percent"), case.gpus())
+
+
+def judge_model(name: str, memory_mib: float, tolerance: float, found: list[Gpu]) -> Finding:
+    """Compare the words of the model with the name that the driver gives, and the memory with a tolerance."""
+    least = memory_mib * (1 - tolerance / 100)
+
+    def bad(gpu: Gpu) -> str:
+        words = gpu.row["name"].lower().replace("-", " ").split()
+        if not all(any(word in part for part in words) for word in name.lower().replace("-", " ").split()):
+            return gpu.row["name"] or "no name"
+        size = gpu.number("memory.total")
+        return "" if size >= least else f"{size:.10g} MiB"
+
+    return _each(found, bad, f"{name} with {memory_mib:.10g} MiB")
+
+
+def persistence(case: Case) -> Finding:
+    """Check that persistence mode is on: without it settings die with the last client."""
+    return _each(
+        case.gpus(), lambda gpu: "" if gpu.flag("persistence_mode") else "Disabled", "persistence mode Enabled"
+    )
+
+
+def clocks(case: Case) -> Finding:
+    """Check that the GPUs can reach, and where it can be read are set to, the clocks of the record."""
+    wanted = {"memory": case.number("memory_mhz"), "graphics": case.number("graphics_mhz")}
+    return judge_clocks(wanted, bool(case.value("application")), case.gpus())
+
+
+def judge_clocks(wanted: dict[str, float], application: bool, found: list[Gpu]) -> Finding:
+    """Compare maximum clocks, and application clocks where the driver still has them."""
+
+    def bad(gpu: Gpu) -> str:
+        low = []
+        for domain, mhz in wanted.items():
+            for kind in ("max", "applications"):
+                field = f"clocks.{kind}.{domain}"
+                if kind == "applications" and (not application or not gpu.available(field)):
+                    continue
+                value = gpu.number(field)
+                low += [f"{field} {value:.10g}"] if value < mhz else []
+        return " and ".join(low)
+
+    return _each(found, bad, f"{wanted['memory']:.10g} MHz memory and {wanted['graphics']:.10g} MHz graphics")
+
+
+def ecc(case: Case) -> Finding:
+    """Check that ECC is on and that the counters since the last reset are low."""
+    limits = {
+        name: case.number(name)
+        for name in ("sram_corrected_max", "sram_uncorrected_max", "dram_corrected_max", "dram_uncorrected_max")
+    }
+    return judge_ecc(limits, bool(case.value("required")), case.gpus())
+
+
+def judge_ecc(limits: dict[str, float], required: bool, found: list[Gpu]) -> Finding:
+    """Compare each counter, as a number, with its limit; a divided GPU shows them for its instances only."""
+    uncounted = []
+
+    def bad(gpu: Gpu) -> str:
+        if not required and not gpu.available("ecc.mode.current"):
+            raise NotApplicableError("has no ECC")
+        if not gpu.flag("ecc.mode.current"):
+            if not required:
+                raise NotApplicableError("ECC is off")
+            return "ECC Disabled"
+        over, known = [], 0
+        for name, limit in limits.items():
+            memory, kind, _max = name.split("_")
+            field = f"ecc.errors.{kind}.volatile.{memory}"
+            if not gpu.available(field):
+                continue
+            known += 1
+            value = gpu.number(field)
+            over += [f"{value:.10g} {kind} in {memory.upper()}"] if value > limit else []
+        if not known and not gpu.mig:
+            raise UnknownError(f"{gpu.name}: no ECC counter can be read")
+        uncounted.extend([] if known else [gpu.name])
+        return " and ".join(over)
+
+    words = ", ".join(f"{name.replace('_max', '').replace('_', ' ')} {limit:.10g}" for name, limit in limits.items())
+    return _each(found, bad, f"ECC Enabled and at most {words}", ("in MIG mode without counters", uncounted))
+
+
+def remap(case: Case) -> Finding:
+    """Check the row remapper (Ampere and newer) and retired pages (Volta and older)."""
+    found = case.gpus()
+    if not all("remapped_rows.pending" in gpu.row for gpu in found):
+        rows = readings.remapped_rows(case.machine, case.number("timeout_seconds"), case.tool("nvidia-smi"))
+        for gpu in found:
+            gpu.row.update(rows.get(gpu.row["uuid"], {}))
+    return judge_remap(
+        case.number("uncorrectable_max"), case.number("retired_pages_max"), bool(case.value("required")), found
+    )
+
+
+def judge_remap(uncorrectable_max: float, retired_pages_max: float, required: bool, found: list[Gpu]) -> Finding:
+    """Read Yes and No as what they are, and compare counts as numbers."""
+
+    def bad(gpu: Gpu) -> str:
+        if gpu.available("remapped_rows.pending"):
+            return _remapped(gpu, uncorrectable_max)
+        if gpu.available("retired_pages.pending"):
+            return _retired(gpu, retired_pages_max)
+        if gpu.mig or not required:
+            raise NotApplicableError("in MIG mode" if gpu.mig else "has neither remapped rows nor retired pages")
+        raise UnknownError(f"{gpu.name}: neither remapped rows nor retired pages can be read")
+
+    rows, pages = (
+        f"at most {uncorrectable_max:.10g} rows remapped",
+        f"fewer than {retired_pages_max:.10g} pages retired",
+    )
+    return _each(found, bad, f"no remap or retirement pending, none failed, {rows}, {pages}")
+
+
+def _remapped(gpu: Gpu, uncorrectable_max: float) -> str:
+    for field in ("remapped_rows.failure", "remapped_rows.pending"):
+        if not (gpu.mig and not gpu.available(field)) and gpu.flag(field):
+            return f"{field} {gpu.row[field]}"
+    if gpu.mig and not gpu.available("remapped_rows.uncorrectable"):
+        return ""
+    rows = gpu.number("remapped_rows.uncorrectable")
+    return f"{rows:.10g} rows remapped" if rows > uncorrectable_max else ""
+
+
+def _retired(gpu: Gpu, retired_pages_max: float) -> str:
+    if gpu.flag("retired_pages.pending"):
+        return f"retired_pages.pending {gpu.row['retired_pages.pending']}"
+    pages = gpu.number("retired_pages.single_bit_ecc.count") + gpu.number("retired_pages.double_bit.count")
+    return f"{pages:.10g} pages retired" if pages >= retired_pages_max else ""
+
+
+def throttle(case: Case) -> Finding:
+    """Check that no GPU is slowed down by heat or by its power supply."""
+    return judge_throttle(int(case.number("mask")), case.gpus())
+
+
+def judge_throttle(mask: int, found: list[Gpu]) -> Finding:
+    """Name the bits of the mask that are set."""
+
+    def bad(gpu: Gpu) -> str:
+        active = gpu.bits("clocks_throttle_reasons.active") & mask
+        return " and ".join(THROTTLE_BITS.get(1 << bit, hex(1 << bit)) for bit in range(64) if active >> bit & 1)
+
+    return _each(found, bad, f"no throttle reason of {mask:#x}")
+
+
+def temperature(case: Case) -> Finding:
+    """Check that no GPU is too hot."""
+    limit = case.number("max_celsius")
+
+    def bad(gpu: Gpu) -> str:
+        value = gpu.number("temperature.gpu")
+        return f"{value:.10g} C" if value > limit else ""
+
+    return _each(case.gpus(), bad, f"at most {limit:.10g} C")
+
+
+def pcie(case: Case) -> Finding:
+    """Check that each GPU has its full PCIe link."""
+    return judge_pcie(case.number("generation"), case.number("width"), case.gpus())
+
+
+def judge_pcie(generation: float, width: float, found: list[Gpu]) -> Finding:
+    """Compare generation and width as numbers; the generation of a GPU that sleeps proves nothing."""
+    asleep = []
+
+    def bad(gpu: Gpu) -> str:
+        gen, lanes = gpu.number("pcie.link.gen.current"), gpu.number("pcie.link.width.current")
+        if gen < generation and lanes >= width and gpu.asleep:
+            asleep.append(gpu.name)
+            return ""
+        return f"generation {gen:.10g} x{lanes:.10g}" if gen < generation or lanes < width else ""
+
+    return _each(
+        found, bad, f"PCIe generation {generation:.10g} x{width:.10g}", ("idle, only the width judged", asleep)
+    )
+
+
+def _each(
+    found: Iterable[Gpu], bad: Callable[[Gpu], str], expected: str, partly: tuple[str, list[str]] = ("", [])
+) -> Finding:
+    """Judge each GPU; one that cannot be judged hides no fault of another."""
+    faults, doubts, without, number, explained = [], [], [], 0, True
+    for gpu in found:
+        number += 1
+        try:
+            fault = bad(gpu)
+        except NotApplicableError as exc:
+            without.append(f"{gpu.name} {exc}")
+            continue
+        except UnknownError as exc:
+            doubts.append(str(exc))
+            explained = explained and bool(gpu.trouble())
+            continue
+        faults += [f"{gpu.name}: {fault}"] if fault else []
+    if faults:
+        return unhealthy(expected, listing(faults))
+    if doubts:
+        raise (ExplainedError if explained else UnknownError)(listing(doubts))
+    if not number:
+        raise UnknownError("nvidia-smi lists no GPU")
+    if len(without) == number:
+        raise NotApplicableError(listing(without))
+    notes = [f"not judged: {listing(without)}"] if without else []
+    notes += [f"{partly[0]}: {listing(partly[1])}"] if partly[1] else []
+    return healthy("; ".join([f"{expected} on {number - len(without)} GPUs", *notes]))

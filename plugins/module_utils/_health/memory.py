@@ -1,0 +1,119 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""What the program remembers between two runs of one boot, and when a bad sample counts."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+import typing as t
+
+from . import verdict
+
+_FOLDER_MODE = 0o755
+
+
+class Memory:
+    """A small file below /run; a lock keeps two programs from writing at once."""
+
+    def __init__(self, folder: str, boot_id: str) -> None:
+        """Take the folder, and the boot whose memory counts: another boot's is forgotten."""
+        self._folder = folder
+        self._boot_id = boot_id
+        self._lock: int | None = None
+        self.checks: dict[str, dict[str, t.Any]] = {}
+        self.mark: dict[str, t.Any] = {}
+        self.trouble = ""
+
+    @property
+    def path(self) -> str:
+        """Return where the memory is kept."""
+        return f"{self._folder}/state.json"
+
+    def load(self, wait: float = 2.0) -> None:
+        """Read what was kept; what cannot be read counts as nothing."""
+        try:
+            os.makedirs(self._folder, _FOLDER_MODE, exist_ok=True)  # noqa: PTH103 (a Path costs start time)
+            self._take_lock(wait)
+        except OSError as exc:
+            self.trouble = f"{self._folder}: {exc.strerror}"
+        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, LookupError):
+            with open(self.path, encoding="utf-8") as stream:  # noqa: PTH123
+                kept = json.load(stream)
+            if kept.get("boot_id") == self._boot_id:
+                checks = {name: dict(value) for name, value in dict(kept["checks"]).items()}
+                self.checks, self.mark = checks, dict(kept["mark"])
+
+    def save(self) -> None:
+        """Write what is to be kept in one step, unless another program holds the lock."""
+        if self._lock is None:
+            return
+        kept = {"boot_id": self._boot_id, "checks": self.checks, "mark": self.mark}
+        try:
+            with open(f"{self.path}.new", "w", encoding="utf-8") as stream:  # noqa: PTH123
+                json.dump(kept, stream)
+            os.replace(f"{self.path}.new", self.path)  # noqa: PTH105
+        except OSError as exc:
+            self.trouble = f"{self.path}: {exc.strerror}"
+
+    def close(self) -> None:
+        """Let the next program in."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _take_lock(self, wait: float) -> None:
+        descriptor = os.open(f"{self._folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        end = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._lock = descriptor
+                return
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    os.close(descriptor)
+                    self.trouble = "another run holds the lock, so this one remembers nothing"
+                    return
+                time.sleep(0.05)
+
+
+def settle(
+    finding: verdict.Finding, before: dict[str, t.Any], params: dict[str, t.Any], now: float
+) -> tuple[str, str, dict[str, t.Any]]:
+    """
+    Turn a sample into a verdict with the samples before it.
+
+    A bad sample counts when I(samples) bad ones came in a row; samples closer than I(gap_seconds) are one.
+    An unknown one turns into unhealthy after I(unknown_samples) in a row: a tool that stays silent is a fault.
+    """
+    kind = finding.status
+    limit = {verdict.UNHEALTHY: params.get("samples", 1), verdict.UNKNOWN: params.get("unknown_samples", 3)}.get(kind)
+    after: dict[str, t.Any] = {"keep": before.get("keep") if finding.keep is None else finding.keep}
+    if limit is None:
+        return kind, finding.reason, after
+    if finding.explained:
+        return kind, finding.reason, {**before, **after}
+    count = _count(kind, before, now, params.get("gap_seconds", 5))
+    after["row"] = {"kind": kind, "count": count[0], "time": count[1]}
+    if count[0] >= limit:
+        suffix = f" ({count[0]} samples in a row)" if limit > 1 else ""
+        return verdict.UNHEALTHY, finding.reason + suffix, after
+    if kind == verdict.UNKNOWN:
+        return verdict.UNKNOWN, finding.reason, after
+    return verdict.SUSPECT, f"{finding.reason} (bad sample {count[0]} of {limit})", after
+
+
+def _count(kind: str, before: dict[str, t.Any], now: float, gap: float) -> tuple[int, float]:
+    row = before.get("row")
+    if not isinstance(row, dict) or row.get("kind") != kind or row.get("time", now + 1) > now:
+        return 1, now
+    if now - row["time"] < gap:
+        return row["count"], row["time"]
+    return row["count"] + 1, now

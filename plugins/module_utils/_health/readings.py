@@ -1,0 +1,211 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+The GPUs as the checks see them: the cells that nvidia-smi prints, and its failures as verdicts.
+
+The collection's one reader starts the tool and reads its answers. Here nothing in a cell is trusted: what is no number
+is no number, and never 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import nvlink, values
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import ParseError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi, NvidiaSmiError
+
+from .process import DONE, MISSING, TIMEOUT
+from .verdict import ExplainedError, NotRunError, UnhealthyError, UnknownError, listing, tidy
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .machine import Machine
+
+# Names that drivers from 470 on know; one that a driver does not know is not asked for again.
+FIELDS = (
+    "index",
+    "uuid",
+    "pci.bus_id",
+    "name",
+    "memory.total",
+    "memory.used",
+    "persistence_mode",
+    "pstate",
+    "mig.mode.current",
+    "ecc.mode.current",
+    "clocks.max.memory",
+    "clocks.max.graphics",
+    "clocks.applications.memory",
+    "clocks.applications.graphics",
+    "temperature.gpu",
+    "clocks_throttle_reasons.active",
+    "pcie.link.gen.current",
+    "pcie.link.width.current",
+    "ecc.errors.corrected.volatile.sram",
+    "ecc.errors.uncorrected.volatile.sram",
+    "ecc.errors.corrected.volatile.dram",
+    "ecc.errors.uncorrected.volatile.dram",
+    "retired_pages.single_bit_ecc.count",
+    "retired_pages.double_bit.count",
+    "retired_pages.pending",
+    "remapped_rows.uncorrectable",
+    "remapped_rows.pending",
+    "remapped_rows.failure",
+)
+_NEEDED = 4
+REMAP_FIELDS = ("gpu_uuid", "remapped_rows.uncorrectable", "remapped_rows.pending", "remapped_rows.failure")
+
+_MASK = re.compile(r"0x[0-9a-fA-F]{1,16}")
+
+
+class Gpu:
+    """One row of the answer, by field name."""
+
+    def __init__(self, row: dict[str, str]) -> None:
+        """Take the cells as they were printed."""
+        self.row = row
+
+    @property
+    def name(self) -> str:
+        """Return how to call this GPU in a reason."""
+        return f"GPU {self.row['index']} ({self.row['pci.bus_id']})"
+
+    @property
+    def mig(self) -> bool:
+        """Tell whether the GPU is divided into instances."""
+        return values.flag(self.row.get("mig.mode.current", "").strip("[]")) is True
+
+    @property
+    def asleep(self) -> bool:
+        """Tell whether the GPU idles in a state in which the driver slows its PCIe link down."""
+        reasons = self.row.get("clocks_throttle_reasons.active", "")
+        idle = bool(_MASK.fullmatch(reasons)) and int(reasons, 16) & 1
+        return bool(idle) and bool(re.fullmatch(r"P[1-9][0-9]?", self.row.get("pstate", "")))
+
+    def available(self, field: str) -> bool:
+        """Tell whether the driver gives this field for this GPU."""
+        return not values.is_absent(self.row.get(field))
+
+    def number(self, field: str) -> float:
+        """Return a numeric field; raises UnknownError for anything else."""
+        text = self.row.get(field, "")
+        value = values.number(text)
+        if value is None or value < 0:
+            kind = "number" if value is None else "count"
+            raise UnknownError(f"{self.name}: {field} is {tidy(text, 60)!r}, not a {kind}")
+        return value
+
+    def flag(self, field: str) -> bool:
+        """Return a Yes/No, Enabled/Disabled or counting field as a truth; raises UnknownError for anything else."""
+        known = values.flag(self.row.get(field, "").strip("[]"))
+        return self.number(field) > 0 if known is None else known
+
+    def bits(self, field: str) -> int:
+        """Return a bit mask written as a hexadecimal number."""
+        text = self.row.get(field, "")
+        if not _MASK.fullmatch(text):
+            raise UnknownError(f"{self.name}: {field} is {tidy(text, 60)!r}, not a bit mask")
+        return int(text, 16)
+
+    def trouble(self) -> str:
+        """Return the words of the driver for a GPU that is out of order, or nothing."""
+        if not values.fault("\n".join(self.row.values())):
+            return ""
+        field, text = next((field, text) for field, text in self.row.items() if values.fault(text))
+        return f"{self.name}: {field} is {text}"
+
+
+class Answer(t.NamedTuple):
+    """All GPUs that answer, and what the tool warns of."""
+
+    gpus: list[Gpu]
+    warnings: list[str]
+
+
+def gpus(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> Answer:
+    """Return every GPU that answers; raises UnknownError, NotRunError or UnhealthyError."""
+    with _verdicts(tool):
+        table = reader(machine, timeout, tool).query("gpu", FIELDS, _NEEDED)
+    # From driver 560 on a lost GPU has a line of its own above the rows; the number of rows tells that it is missing.
+    found = [Gpu(row) for row in table.rows]
+    for field in ("uuid", "pci.bus_id"):
+        seen = [gpu.row[field] for gpu in found]
+        if len(set(seen)) != len(seen):
+            raise UnknownError(f"{tool} names one GPU twice: {listing(seen)}")
+    return Answer(found, table.warnings)
+
+
+def remapped_rows(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> dict[str, dict[str, str]]:
+    """Return the row remapper's fields by the UUID of the GPU."""
+    with _verdicts(tool):
+        return {
+            row["gpu_uuid"]: row for row in reader(machine, timeout, tool).query("remapped-rows", REMAP_FIELDS).rows
+        }
+
+
+def processes(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> list[dict[str, str]]:
+    """Return the processes that compute on GPUs."""
+    with _verdicts(tool):
+        return reader(machine, timeout, tool).processes()
+
+
+def links(
+    machine: Machine, timeout: float, tool: str = "nvidia-smi", only: Sequence[int] | None = None
+) -> dict[int, dict[int, str]]:
+    """Return what is said about each link of each GPU, or of some: a rate or <inactive>."""
+    with _explained(), _verdicts(tool):
+        return {gpu: dict(found) for gpu, found in reader(machine, timeout, tool).nvlink("-s", only).items()}
+
+
+def link_errors(
+    machine: Machine, timeout: float, tool: str = "nvidia-smi", only: Sequence[int] | None = None
+) -> dict[str, int]:
+    """Return the error counters of every link by "GPU n link m name"."""
+    with _explained(), _verdicts(tool):
+        return nvlink.errors(reader(machine, timeout, tool).nvlink("-e", only))
+
+
+def reader(machine: Machine, timeout: float, tool: str) -> NvidiaSmi:
+    """Return the collection's reader of nvidia-smi, which starts the tool on this machine."""
+
+    def run(args: Sequence[str]) -> tuple[int, str, str]:
+        result = machine.run(args, timeout)
+        if result.state == MISSING:
+            raise NotRunError(f"{tool} is missing")
+        if result.state == TIMEOUT:
+            raise UnknownError(f"{tool} gave no answer within {timeout:.10g} s")
+        if result.state != DONE:
+            raise UnknownError(result.err)
+        return result.rc, result.out, result.err
+
+    return NvidiaSmi(run, tool)
+
+
+@contextlib.contextmanager
+def _verdicts(tool: str) -> Iterator[None]:
+    """Raise what is wrong with the tool as what it means for a check."""
+    try:
+        yield
+    except ParseError as exc:
+        raise UnknownError(str(exc)) from exc
+    except NvidiaSmiError as exc:
+        said = tidy(exc.said, 200)
+        if exc.dead:
+            raise UnhealthyError(f"expected an answer, found {tool} saying: {said}") from exc
+        raise UnknownError(f"{tool} exited {exc.code}: {said}") from exc
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Leave it to the check of the number of GPUs to judge that the tool has no answer."""
+    try:
+        yield
+    except UnhealthyError as exc:
+        raise ExplainedError(f"{exc} (gpu_count judges that)") from exc

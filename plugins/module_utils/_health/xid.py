@@ -1,0 +1,98 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Xid and SXid events of the NVIDIA driver since boot, by class."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .verdict import Finding, UnknownError, healthy, listing, unhealthy
+
+if t.TYPE_CHECKING:
+    from .case import Case
+
+# With MIG the instance stands behind the address: Xid (PCI:0000:01:00 GPU-I:05 GPU-CI:00): 95.
+_XID = re.compile(r"NVRM: (?:GPU at PCI:\S+: )?Xid \((?:PCI:)?([0-9a-fA-F:.]+(?: GPU-C?I:[0-9a-fA-F]+)*)\): (\d+)")
+_SXID = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d+), (Fatal|Non-fatal)", re.IGNORECASE)
+_KMSG_TIME = re.compile(r"^\d+,\d+,(\d+),[^;]*;")
+_DMESG_TIME = re.compile(r"^(?:<\d+>)?\[\s*(\d+\.\d+)\]")
+_MOST_KEPT = 500
+
+
+class Event(t.NamedTuple):
+    """One event of the driver."""
+
+    device: str
+    number: int
+    kind: str  # Xid, SXid or SXid-non-fatal
+
+    def key(self) -> str:
+        """Return the event as the memory keeps it."""
+        return f"{self.kind} {self.number} on {self.device}"
+
+
+def events(lines: t.Iterable[str], since: float = 0.0) -> list[Event]:
+    """Return the events of a kernel log that are not older than a time in seconds since boot."""
+    found = []
+    for line in lines:
+        event = _event(line)
+        if event and _time(line) >= since:
+            found.append(event)
+    return found
+
+
+def check(case: Case) -> Finding:
+    """Check the kernel log; what was seen once counts until the next boot, also when the log has forgotten it."""
+    path = case.text("kernel_log")
+    try:
+        lines = case.machine.kernel_log(path)
+    except OSError as exc:
+        raise UnknownError(f"{path} cannot be read: {exc.strerror}") from exc
+    if not lines:
+        raise UnknownError(f"{path} is empty")
+    kept = case.kept()
+    since = kept.get("since", 0.0)
+    before = [key for key in kept.get("seen") or [] if isinstance(key, str)]
+    seen = list(dict.fromkeys([*before, *(event.key() for event in events(lines, since))]))[:_MOST_KEPT]
+    classes = {name: {int(number) for number in case.items(name)} for name in ("application", "warn")}
+    return judge(seen, classes, {"since": since, "seen": seen})
+
+
+def judge(seen: list[str], classes: dict[str, set[int]], keep: t.Any = None) -> Finding:
+    """
+    Tell faults of the hardware or the driver from faults of an application.
+
+    A number in no class is a fault: a new driver's new event must not pass unseen.
+    """
+    harmless = classes["application"] | classes["warn"]
+    faults = [key for key in seen if _is_fault(key, harmless)]
+    if faults:
+        return unhealthy("no fatal Xid since boot", listing(faults), keep)
+    note = f"; seen without being a fault: {listing(seen)}" if seen else ""
+    return healthy(f"no fatal Xid since boot{note}", keep=keep)
+
+
+def _is_fault(key: str, harmless: set[int]) -> bool:
+    kind, number = key.split()[:2]
+    return kind == "SXid" or (kind == "Xid" and int(number) not in harmless)
+
+
+def _event(line: str) -> Event | None:
+    xid = _XID.search(line)
+    if xid:
+        return Event(xid[1], int(xid[2]), "Xid")
+    sxid = _SXID.search(line)
+    if sxid:
+        return Event(sxid[1], int(sxid[2]), "SXid" if sxid[3].lower() == "fatal" else "SXid-non-fatal")
+    return None
+
+
+def _time(line: str) -> float:
+    kmsg, dmesg = _KMSG_TIME.match(line), _DMESG_TIME.match(line)
+    if kmsg:
+        return int(kmsg[1]) / 1e6
+    return float(dmesg[1]) if dmesg else float("inf")

@@ -1,0 +1,121 @@
+#!/usr/bin/python
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module that reads what a controller has of Slurm's configuration."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_config_info
+short_description: Read what a controller has of Slurm's configuration
+version_added: 0.1.0
+author:
+  - HPC AI Infrastructure Team (@hpcai)
+description:
+  - Returns the files of C(/etc/slurm) by name, what an interrupted run of M(hpcai.gpucluster.slurm_config) has left to
+    do, and the control groups that systemd gives to a service.
+extends_documentation_fragment:
+  - hpcai.gpucluster._attributes
+  - hpcai.gpucluster._attributes.info_module
+options:
+  files:
+    description: Names of the files.
+    type: list
+    elements: str
+    default: [slurm.conf]
+  delegated:
+    description: Whether to ask which control groups systemd gives to a service with C(Delegate=yes), as slurmd is one.
+    type: bool
+    default: false
+  jobs:
+    description: Whether to ask for what a change may put at risk, nodes on which slurmd has run, and jobs.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Read slurm.conf
+  hpcai.gpucluster.slurm_config_info:
+    files: [slurm.conf]
+  become: true
+"""
+
+RETURN = r"""
+files:
+  description:
+    - The files that are there, by name. C(content) is the text of a file, and C(right) says whether it belongs to root
+      and has the mode 0644.
+  returned: success
+  type: dict
+  sample: {slurm.conf: {content: "ClusterName=lab\n", right: true}}
+pending:
+  description: What an interrupted run has left to do.
+  returned: success
+  type: list
+  elements: dict
+delegated:
+  description: The control groups that a service gets, or none where O(delegated=false).
+  returned: success
+  type: list
+  elements: str
+at_risk:
+  description: What a change may put at risk, or none where O(jobs=false).
+  returned: success
+  type: list
+  elements: str
+"""
+
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import config_state
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+
+RIGHT = (0o644, 0, 0)
+
+
+def look(path: Path) -> config_state.File | None:
+    """Return a file as it is; raises OSError where it is there but cannot be read."""
+    try:
+        status = path.stat()
+        content = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return config_state.File(content, (status.st_mode & 0o7777, status.st_uid, status.st_gid) == RIGHT)
+
+
+def info(params: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return what the controller has; raises ConfigError and OSError."""
+    found = {name: look(Path(config_state.DIRECTORY) / name) for name in params["files"]}
+    noted = look(Path(config_state.PENDING))
+    run = bounded_run.feeding_runner(bounded_run.ASK)
+    return {
+        "files": {name: file._asdict() for name, file in found.items() if file},
+        "pending": config_state.pending(noted.content if noted else ""),
+        "delegated": config_state.delegated(run) if params["delegated"] else None,
+        "at_risk": config_state.at_risk(run) if params["jobs"] else None,
+    }
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "files": {"type": "list", "elements": "str", "default": ["slurm.conf"]},
+            "delegated": {"type": "bool", "default": False},
+            "jobs": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        found = info(module.params)
+    except (config_state.ConfigError, OSError) as exc:
+        module.fail_json(msg=f"Slurm's configuration cannot be read: {exc}")
+    module.exit_json(changed=False, **found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The hardware of nodes as slurm.conf and gres.conf name it, from records of the catalogue."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as hardware_record
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    Record = dict[str, t.Any]
+
+SOURCE = "a hardware record"
+
+
+def node_lines(nodes: Iterable[Mapping[str, t.Any]], headroom: t.Any = 5) -> list[dict[str, t.Any]]:
+    """Return one NodeName line for each group of equal machines; the additions of the inventory win."""
+    return [
+        {
+            "NodeName": group["hosts"],
+            **node_hardware(group["record"], headroom),
+            "State": "UNKNOWN",
+            **group.get("config", {}),
+        }
+        for group in nodes
+    ]
+
+
+def gres_conf(nodes: Iterable[Mapping[str, t.Any]]) -> str:
+    """Return gres.conf; nothing is detected on nodes, so that Slurm finds a node that lost a GPU."""
+    lines = ["AutoDetect=off"]
+    for group in nodes:
+        if group["record"]["gpus"]["count"]:
+            lines += gres_lines(group["record"], group["hosts"])
+    return "".join(f"{line}\n" for line in lines)
+
+
+def node_hardware(
+    record: t.Any, headroom: t.Any = 5, numa_as_sockets: bool = True, source: str = SOURCE
+) -> dict[str, t.Any]:
+    """Return sockets, cores, threads, memory and GRES in the order of a NodeName line."""
+    offered = 1 - _percent(headroom, source) / 100
+    record = records.checked(record, source)
+    sockets = hardware_record.slurm_sockets(record, numa_as_sockets)
+    line: dict[str, t.Any] = {
+        "Sockets": sockets,
+        "CoresPerSocket": hardware_record.core_count(record) // sockets,
+        "ThreadsPerCore": record["cpus"]["threads_per_core"],
+        "RealMemory": int(record["memory_mib"] * offered),
+    }
+    if record["gpus"]["count"]:
+        line["Gres"] = f"gpu:{hardware_record.gres_type(record)}:{record['gpus']['count']}"
+    return line
+
+
+def gres_lines(
+    record: t.Any,
+    nodes: str | None = None,
+    numa_as_sockets: bool = True,
+    device: str = "/dev/nvidia",
+    source: str = SOURCE,
+) -> list[str]:
+    """Return the lines of gres.conf for the GPUs of a machine."""
+    record = records.checked(record, source)
+    if not record["gpus"]["count"]:
+        return []
+    head = f"NodeName={nodes} " if nodes else ""
+    head += f"Name=gpu Type={hardware_record.gres_type(record)}"
+    return [f"{head} File={device}{_indexes(gpus)}{cores}" for gpus, cores in _runs(record, numa_as_sockets)]
+
+
+def _percent(value: t.Any, source: str) -> float:
+    try:
+        percent = float(value)
+    except (TypeError, ValueError):
+        percent = -1.0
+    if not 0 <= percent < 100:
+        raise records.CatalogueError(
+            f"{source}: memory_headroom_percent is {value!r}, it must be a number, at least 0 and below 100"
+        )
+    return percent
+
+
+def _runs(record: Record, numa_as_sockets: bool) -> list[tuple[list[int], str]]:
+    """Return runs of neighbouring GPUs with the same cores."""
+    if not record["topology"]:
+        return [(list(range(record["gpus"]["count"])), "")]
+    runs: list[tuple[list[int], str]] = []
+    for gpu in sorted(record["topology"], key=lambda gpu: int(gpu["index"])):
+        cores = f" Cores={hardware_record.ranges(hardware_record.gpu_cores(record, gpu, numa_as_sockets))}"
+        if runs and runs[-1][1] == cores:
+            runs[-1][0].append(gpu["index"])
+        else:
+            runs.append(([gpu["index"]], cores))
+    return runs
+
+
+def _indexes(gpus: list[int]) -> str:
+    return str(gpus[0]) if len(gpus) == 1 else f"[{gpus[0]}-{gpus[-1]}]"

@@ -1,0 +1,224 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The settings of Slurm's files: what a cluster of GPU machines wants, joined with what a site sets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+from collections.abc import Mapping
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import actions, conf, hostlist
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Inputs = Mapping[str, t.Any]
+    Config = dict[str, t.Any]
+
+JOB_LOG = "/var/log/slurm/jobs.log"
+_HERE = ("localhost", "127.0.0.1", "::1")
+# Control groups that slurmd needs to contain jobs.
+CONTROLLERS = ("cpu", "cpuset", "memory")
+
+
+def slurm_conf(inputs: Inputs, cgroup: bool = False) -> Config:
+    """Return the settings of slurm.conf; mappings of the site join ours."""
+    parts = (_cluster(inputs), _jobs(inputs, cgroup), _health(inputs), _scheduling(inputs), _accounting(inputs))
+    ours = {key: value for part in parts for key, value in part.items()}
+    return merged(ours, inputs["slurm_config"], join=True)
+
+
+def cgroup_conf(inputs: Inputs, cgroup: bool = False) -> Config:
+    """Return the settings of cgroup.conf."""
+    ours = {"CgroupPlugin": "disabled"}
+    if cgroup:
+        constrained = dict.fromkeys(("ConstrainCores", "ConstrainDevices", "ConstrainRAMSpace"), True)
+        return merged({"CgroupPlugin": "autodetect", **constrained}, inputs["slurm_cgroup_config"])
+    return merged(ours, inputs["slurm_cgroup_config"])
+
+
+def mpi_conf(inputs: Inputs) -> Config:
+    """
+    Return the settings of mpi.conf.
+
+    PMIx 5 shares its data in files below /tmp by default (gds/shmem2), which processes with another /tmp than
+    slurmstepd do not find: those of job_container/tmpfs and of most containers. Slurm hands this to every step.
+    """
+    return merged({"PMIxEnv": {"PMIX_MCA_gds": "hash"}}, inputs["slurm_mpi_config"])
+
+
+def slurmdbd_conf(inputs: Inputs) -> Config:
+    """Return the settings of slurmdbd.conf."""
+    ours = {
+        "DbdHost": inputs["slurm_database"],
+        "DbdPort": 6819,
+        "SlurmUser": "slurm",
+        "AuthType": "auth/munge",
+        "StorageType": "accounting_storage/mysql",
+        "StorageHost": "localhost",
+        "StorageUser": "slurm",
+        "StoragePass": inputs.get("slurm_database_password") or None,
+        "StorageLoc": "slurm_acct_db",
+    }
+    return merged(ours, inputs["slurm_database_config"])
+
+
+def database(inputs: Inputs) -> dict[str, t.Any]:
+    """Return where slurmdbd listens and where its database is; what is not set is Slurm's default."""
+    config = slurmdbd_conf(inputs)
+    host = config["StorageHost"] or "localhost"
+    return {
+        "port": config["DbdPort"] or 6819,
+        "host": host,
+        "here": host in (*_HERE, inputs["slurm_database"]),
+        "storage_port": config.get("StoragePort") or 3306,
+        "user": config["StorageUser"] or "slurm",
+        "password": config["StoragePass"] or "",
+        "name": config["StorageLoc"] or "slurm_acct_db",
+    }
+
+
+def servers(inputs: Inputs) -> str:
+    """Return the controllers with the port that slurmd and sackd ask; a range of ports begins with that one."""
+    given = _value(inputs["slurm_config"], "SlurmctldPort")
+    port = str(given or 6817).split("-", maxsplit=1)[0]
+    return ",".join(f"{host}:{port}" for host in inputs["slurm_controllers"])
+
+
+def slurmd_digest(inputs: Inputs) -> str:
+    """Return a digest of what slurmd reads only when it starts; so each node knows by itself when to restart it."""
+    keys = actions.restart_keys(slurm_conf(inputs))
+    return hashlib.sha256(json.dumps(keys).encode()).hexdigest()
+
+
+def on_both(inputs: Inputs) -> list[str]:
+    """Return the machines that are controllers and compute nodes."""
+    nodes = {host for group in inputs["slurm_nodes"] for host in hostlist.expand(group["hosts"])}
+    return [host for host in inputs["slurm_controllers"] if host in nodes]
+
+
+def merged(ours: Mapping[str, t.Any], given: Mapping[str, t.Any], join: bool = False) -> Config:
+    """
+    Return our settings with those of a site; keys are compared as Slurm does, without their case.
+
+    A key that the site itself gives twice stays there twice, so that the input check finds it. With O(join) a mapping
+    joins ours, else it replaces ours.
+    """
+    result = dict(ours)
+    names = {key.lower(): key for key in ours}
+    for key, value in (given or {}).items():
+        name = names.pop(str(key).lower(), key)
+        old = result.get(name)
+        both = join and isinstance(value, Mapping) and isinstance(old, Mapping)
+        result[name] = merged_values(old, value) if both else value
+    return result
+
+
+def merged_values(old: t.Any, new: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return the parameters of one key; those of the site win."""
+    return {**old, **new}
+
+
+def has_gpus(nodes: Iterable[Mapping[str, t.Any]]) -> bool:
+    """Tell whether a node of the cluster has GPUs."""
+    return any(group["record"]["gpus"]["count"] for group in nodes)
+
+
+def accounts_given(inputs: Inputs) -> bool:
+    """Tell whether the site lists who may use the cluster; that is enforced then."""
+    lists = ("slurm_qos", "slurm_accounts", "slurm_users")
+    return bool(inputs["slurm_database"]) and any(inputs.get(name) for name in lists)
+
+
+def _cluster(inputs: Inputs) -> Config:
+    return {
+        "ClusterName": inputs["slurm_cluster_name"],
+        "SlurmctldHost": list(inputs["slurm_controllers"]),
+        "SlurmctldParameters": {"enable_configless": True},
+        "SlurmUser": "slurm",
+        "AuthType": "auth/munge",
+        "CredType": "cred/munge",
+        "StateSaveLocation": inputs["slurm_state_directory"],
+        "SlurmdSpoolDir": "/var/spool/slurmd",
+        # The cores of a GPU end at the edge of a socket.
+        "SlurmdParameters": {"numa_node_as_socket": has_gpus(inputs["slurm_nodes"])},
+        # A node that was away takes jobs again when it registers with everything that it should have.
+        "ReturnToService": 2,
+    }
+
+
+def _jobs(inputs: Inputs, cgroup: bool) -> Config:
+    return {
+        "MpiDefault": "pmix",
+        "ProctrackType": "proctrack/cgroup" if cgroup else "proctrack/linuxproc",
+        "TaskPlugin": [*(["task/cgroup"] if cgroup else []), "task/affinity"],
+        "JobAcctGatherType": "jobacct_gather/cgroup" if cgroup else "jobacct_gather/linux",
+        "PrologFlags": ["Alloc", "Contain", *(["X11"] if inputs["slurm_x11"] else [])],
+        # Each runs the executable files of a directory: /etc/slurm/prolog.d and so on.
+        "Prolog": "/etc/slurm/prolog",
+        "Epilog": "/etc/slurm/epilog",
+        "TaskProlog": "/etc/slurm/task_prolog" if inputs["slurm_task_prolog"] else None,
+        "JobContainerType": "job_container/tmpfs" if inputs["slurm_private_tmp"] else None,
+        "RebootProgram": "/usr/sbin/reboot",
+        # A machine with GPUs takes minutes to boot; after this time `scontrol reboot` sets it down.
+        "ResumeTimeout": 900,
+        # Pinned memory: the limit of the node holds, not that of the login machine.
+        "PropagateResourceLimitsExcept": "MEMLOCK",
+        # Five times MessageTimeout, as slurmd asks for.
+        "UnkillableStepTimeout": 300,
+        "KillWait": 30,
+    }
+
+
+def _health(inputs: Inputs) -> Config:
+    program = inputs["slurm_health_check_program"]
+    return {
+        "HealthCheckProgram": program,
+        "HealthCheckInterval": 300 if program else None,
+        # Spread over the interval, not all nodes at once.
+        "HealthCheckNodeState": ["ANY", "CYCLE"] if program else None,
+    }
+
+
+def _scheduling(inputs: Inputs) -> Config:
+    plugin = inputs["slurm_topology_plugin"]
+    return {
+        "SchedulerType": "sched/backfill",
+        # A job whose prolog fails goes back into the queue; Slurm's default holds it for ever.
+        "SchedulerParameters": {"nohold_on_prolog_fail": True},
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": ["CR_Core_Memory"],
+        "PriorityType": "priority/multifactor" if inputs["slurm_database"] else "priority/basic",
+        "GresTypes": ["gpu"] if has_gpus(inputs["slurm_nodes"]) else [],
+        "TopologyPlugin": f"topology/{plugin}" if plugin else None,
+        # Hundreds of nodes: patience with slow answers.
+        "MessageTimeout": 60,
+        "SlurmctldTimeout": 120,
+        "SlurmdTimeout": 300,
+        "BatchStartTimeout": 60,
+    }
+
+
+def _accounting(inputs: Inputs) -> Config:
+    host, completion = inputs["slurm_database"], inputs["slurm_job_completion"]
+    return {
+        "AccountingStorageType": "accounting_storage/slurmdbd" if host else None,
+        "AccountingStorageHost": host,
+        "AccountingStoragePort": _value(inputs["slurm_database_config"], "DbdPort") if host else None,
+        "AccountingStorageTRES": ["gres/gpu"] if host and has_gpus(inputs["slurm_nodes"]) else [],
+        # Who is listed may submit, within the limits. Without lists everybody may.
+        "AccountingStorageEnforce": ["associations", "limits", "qos"] if accounts_given(inputs) else None,
+        "JobCompType": "jobcomp/filetxt" if completion else None,
+        "JobCompLoc": JOB_LOG if completion else None,
+    }
+
+
+def _value(config: Mapping[str, t.Any], key: str) -> t.Any:
+    """Return what a site sets for a key, in whatever case; nothing where it is taken out."""
+    found = [value for name, value in config.items() if str(name).lower() == key.lower()]
+    return found[-1] if found and not conf.is_absent(found[-1]) else None

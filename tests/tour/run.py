@@ -1,0 +1,114 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run the commands of docs/tour.md on the lab, in their order, and compare what they print with the page.
+
+Usage: tests/tour/run.py [--page docs/tour.md] [--have containers]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Shell = Callable[[str], tuple[int, str]]
+
+CHECKOUT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^```console(?: needs=(\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# These only ask Slurm, so they are asked again until Slurm has come that far.
+_ASKS = re.compile(r"\b(sinfo|squeue|scontrol show)\b")
+PATIENCE_SECONDS = 120
+LONGEST_SECONDS = 600
+
+
+class Step(t.NamedTuple):
+    """One command of the page."""
+
+    command: str
+    expected: str
+    needs: str
+
+
+def steps(page: str) -> list[Step]:
+    """Return the commands of all console blocks, each with what the page shows below it."""
+    found = []
+    for needs, block in _BLOCK.findall(page):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _newline, expected = part.partition("\n")
+            found.append(Step(command, expected, needs))
+    return found
+
+
+def matches(expected: str, printed: str) -> bool:
+    """Tell whether a text is the one of the page, in which ... is any text; spaces at line ends do not count."""
+    pattern = ".*".join(re.escape(part) for part in _tidy(expected).split("..."))
+    return re.fullmatch(pattern, _tidy(printed), re.DOTALL) is not None
+
+
+def _tidy(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip().splitlines() if line.strip())
+
+
+def run(page: str, shell: Shell, have: Sequence[str] = (), sleep: Callable[[float], None] = time.sleep) -> list[str]:
+    """Run the page and return what went wrong, or nothing; the first fault ends it."""
+    for step in steps(page):
+        if step.needs and step.needs not in have:
+            print(f"not run (no {step.needs}): {step.command}", flush=True)
+            continue
+        began = time.monotonic()
+        status, printed = _until_it_fits(step, shell, sleep)
+        print(f"{time.monotonic() - began:6.1f} s  {step.command}", flush=True)
+        if status or not matches(step.expected, printed):
+            return [f"$ {step.command}\nexit status {status}, expected:\n{step.expected}\nprinted:\n{printed}"]
+    return []
+
+
+def _until_it_fits(step: Step, shell: Shell, sleep: Callable[[float], None]) -> tuple[int, str]:
+    """Return the exit status and the output of the last try; only what asks Slurm is tried again."""
+    tries = PATIENCE_SECONDS // 2 if _ASKS.search(step.command) else 1
+    for attempt in range(tries):
+        if attempt:
+            sleep(2)
+        status, printed = shell(step.command)
+        if not status and matches(step.expected, printed):
+            break
+    return status, printed
+
+
+def bash(command: str) -> tuple[int, str]:
+    """Run one command as a user types it in the checkout."""
+    done = subprocess.run(
+        ["timeout", "--kill-after=5", str(LONGEST_SECONDS), "bash", "-o", "pipefail", "-c", command],
+        cwd=CHECKOUT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def main() -> int:
+    """Run the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--page", type=Path, default=CHECKOUT / "docs/tour.md")
+    parser.add_argument(
+        "--have", action="append", default=[], help="what the lab has of that which parts of the page need"
+    )
+    options = parser.parse_args()
+    faults = run(options.page.read_text(encoding="utf-8"), bash, options.have)
+    print("\n".join(faults))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What playbooks/lab_fault.yml breaks in the simulated GPUs is what the health check finds."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.hpcai.gpucluster.tests.unit.roles.nhc import machines
+
+VARIABLES = yaml.safe_load((Path(__file__).parents[3] / "playbooks/vars/lab_faults.yml").read_text(encoding="utf-8"))
+FAULTS: dict[str, dict[str, t.Any]] = VARIABLES["__lab_faults"]
+# The fault that hangs would hang here as well; the tour and the lab have a nvidia-smi of their own.
+SIMULATED = [name for name, fault in FAULTS.items() if "simulation" in fault and name != "smi_hangs"]
+SIZE = "simulated_h100"
+
+
+def merged(before: dict[str, t.Any], after: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return what combine(recursive=true) returns."""
+    both = {
+        key: merged(before[key], value) if isinstance(value, dict) and isinstance(before.get(key), dict) else value
+        for key, value in after.items()
+    }
+    return {**before, **both}
+
+
+def test_there_are_enough_faults() -> None:
+    assert len(FAULTS) >= 15
+    assert {"gpu_lost", "xid", "ecc", "nvlink", "hot", "slow_link", "mount", "disk_full"} <= set(FAULTS)
+    assert "none" not in FAULTS
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_described_and_can_be_mended(name: str) -> None:
+    fault = FAULTS[name]
+
+    assert set(fault) <= {"about", "check", "simulation", "plant", "mend"}
+    assert fault["about"]
+    assert ("plant" in fault) == ("mend" in fault) != ("simulation" in fault)
+    assert fault.get("check", "slurmd") in machines.expectations(SIZE)["checks"]
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_the_check_that_the_fault_names_finds_it(name: str) -> None:
+    machine = machines.healthy(SIZE)
+    smi = t.cast("machines.Smi", machine.tools["nvidia-smi"])
+    remembered: dict[str, dict[str, t.Any]] = {}
+    config = machines.expectations(SIZE)
+    before = machines.judge(machine, config, remembered)
+    smi.config = merged(smi.config, FAULTS[name]["simulation"])
+    for _round in range(3):  # as many samples as the most patient check wants
+        machine.clock += 10
+        after = machines.judge(machine, config, remembered)
+
+    assert before[FAULTS[name]["check"]].status == "healthy"
+    assert after[FAULTS[name]["check"]].status == "unhealthy"

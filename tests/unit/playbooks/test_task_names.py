@@ -1,0 +1,61 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The name of a task tells its outcome in a log of 500 lines."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[3]
+PATHS = sorted(
+    path
+    for pattern in ("playbooks/*.yml", "playbooks/tasks/*.yml", "roles/*/tasks/*.yml", "roles/*/handlers/*.yml")
+    for path in ROOT.glob(pattern)
+)
+LONGEST = 72
+VAGUE = re.compile(
+    r"\b(It|it|them|Them)( again| now| there)?$"  # which, in a log?
+    r"|^(It|They|There|Nothing|What|Who|How) "
+    r"|^(Say|Ask|Have|Let|Give|Keep|See|Know|Learn|Look|Tell|Note|Make sure|Bring|Take) "
+    r"|\b(each|the rest|what else|everything|anything|somebody|nobody)$"
+)
+# Files of roles and playbooks whose names are not rewritten yet.
+UNFINISHED = re.compile(
+    r"roles/(munge|nhc|health|slurm|validate)/|playbooks/(check|check_input|groups|health|lab_\w+|pinning|slurm|validate\w*)\.yml"
+)
+
+
+def _names(entries: t.Any) -> Iterator[str]:
+    for entry in entries or []:
+        yield entry.get("name", "")
+        for part in ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always"):
+            yield from _names(entry.get(part))
+
+
+def _faults(path: Path) -> list[str]:
+    names = [re.sub(r"^\w+ \| ", "", name) for name in _names(yaml.safe_load(path.read_text(encoding="utf-8")))]
+    whole = _names(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return [name for name in whole if len(name) > LONGEST] + [name for name in names if VAGUE.search(name)]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in PATHS if not UNFINISHED.match(str(path.relative_to(ROOT)))], ids=lambda path: path.stem
+)
+def test_names_are_short_and_tell_an_outcome(path: Path) -> None:
+    assert _faults(path) == []
+
+
+def test_the_test_finds_vague_names() -> None:
+    for name in ("It is done", "Ask each", "Say what is wrong", "Install it", "Have the machine", "Remove the rest"):
+        assert VAGUE.search(name), name
+    for name in ("Install enroot", "Fail with the reason and the variables to set", "Verify that containers can start"):
+        assert not VAGUE.search(name), name

@@ -1,0 +1,70 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A healthy node stays in service: no false positive on any catalogued size."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.verdict import worst
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import nvlink
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
+
+ROUNDS = 1000
+
+
+@pytest.mark.parametrize("size", machines.SIZES)
+def test_thousand_rounds_on_a_healthy_node_drain_nothing(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = machines.expectations(size)
+    machine = machines.healthy(size)
+    t.cast("machines.Smi", machine.tools["nvidia-smi"]).remember = True
+    monkeypatch.setattr(nvlink, "parse", functools.lru_cache(nvlink.parse))
+    dice = random.Random(size)
+    remembered: dict[str, dict[str, object]] = {}
+
+    bad = []
+    for number in range(ROUNDS):
+        machines.age(machine, dice)
+        verdicts = machines.judge(machine, config, remembered)
+        bad += [
+            (number, verdict.line())
+            for verdict in verdicts.values()
+            if verdict.status not in ("healthy", "not applicable")
+        ]
+        assert not bad
+
+    # What is remembered after a thousand rounds still is a small file.
+    assert len(json.dumps(remembered)) < 300_000
+
+
+# What a check needs of the record's GPUs; where no source says it, the check does not apply.
+_KEYS = {"clocks": "clocks", "pcie": "pcie_generation"}
+
+
+@pytest.mark.parametrize("size", machines.SIZES)
+def test_every_check_that_applies_was_really_run(size: str) -> None:
+    hardware = machines.record(size)
+    verdicts = machines.judge(machines.healthy(size), machines.expectations(size))
+
+    # The program's exit status is 0, although a node without adapters, drives or arrays has nothing to judge there.
+    assert worst(verdict.status for verdict in verdicts.values()) == "healthy"
+    idle = {name for name, verdict in verdicts.items() if verdict.status == "not applicable"}
+    expected = {"raid"}
+    if not hardware["gpus"]["count"]:
+        expected |= {name for name in verdicts if name.startswith(("gpu_", "nvlink"))}
+    expected |= {f"gpu_{name}" for name in ("clocks", "pcie") if not hardware["gpus"].get(_KEYS[name])}
+    if not hardware["gpus"].get("nvlinks"):
+        expected |= {"nvlink", "nvlink_errors"}
+    if not hardware["infiniband"]["hcas"]:
+        expected |= {"infiniband", "infiniband_errors", "infiniband_flaps"}
+    if not hardware["nccl"].get("topology_file"):
+        expected |= {"nccl_topology"}
+    if not hardware["nvme"]["count"]:
+        expected |= {"nvme"}
+    assert idle == expected

@@ -1,0 +1,162 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Our settings of Slurm's files, joined with those of a site."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf, settings
+from ansible_collections.hpcai.gpucluster.tests.unit.support.slurm_inputs import inputs, with_gpus
+
+
+@pytest.mark.parametrize(
+    ("config", "servers"),
+    [
+        ({}, "head1:6817,head2:6817"),
+        ({"SlurmctldPort": 7000}, "head1:7000,head2:7000"),
+        ({"slurmctldport": "7000-7003"}, "head1:7000,head2:7000"),
+        ({"SlurmctldPort": None}, "head1:6817,head2:6817"),
+    ],
+)
+def test_slurmd_asks_the_controllers_where_they_listen(config: dict[str, t.Any], servers: str) -> None:
+    assert settings.servers(inputs(slurm_controllers=["head1", "head2"], slurm_config=config)) == servers
+
+
+@pytest.mark.parametrize("name", ["KillWait", "killwait", "KILLWAIT"])
+def test_a_key_of_the_site_replaces_ours_in_whatever_case(name: str) -> None:
+    text = conf.render(settings.slurm_conf(inputs(slurm_config={name: 77})))
+
+    assert [line for line in text.splitlines() if line.lower().startswith("killwait=")] == ["KillWait=77"]
+
+
+@pytest.mark.parametrize("name", ["Prolog", "prolog"])
+def test_null_takes_a_key_out_in_whatever_case(name: str) -> None:
+    assert "/etc/slurm/prolog\n" not in conf.render(settings.slurm_conf(inputs(slurm_config={name: None})))
+
+
+def test_no_key_stands_twice_in_any_file() -> None:
+    """Slurm takes the last one of two lines, and does not say so."""
+    ours = settings.slurm_conf(inputs(slurm_database="db1", slurm_nodes=with_gpus()))
+    given = inputs(
+        slurm_config={key.upper(): value for key, value in ours.items()},
+        slurm_cgroup_config={"CGROUPPLUGIN": "autodetect"},
+        slurm_mpi_config={"pmixenv": "A=b"},
+        slurm_database_config={"dbdport": 7001, "storagehost": "db9"},
+    )
+
+    for config in (
+        settings.slurm_conf(given),
+        settings.cgroup_conf(given, cgroup=True),
+        settings.mpi_conf(given),
+        settings.slurmdbd_conf(given),
+    ):
+        assert len({key.lower() for key in config}) == len(config)
+    assert settings.database(given)["port"] == 7001
+    assert settings.slurm_conf(given)["AccountingStoragePort"] is None  # the upper-case copy of ours says so
+    assert not settings.database(given)["here"]
+
+
+def test_what_the_site_gives_twice_stays_there_for_the_check() -> None:
+    assert settings.merged({"KillWait": 30}, {"killwait": 1, "KILLWAIT": 2}) == {"KillWait": 1, "KILLWAIT": 2}
+
+
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [
+        ({}, "SchedulerParameters=nohold_on_prolog_fail"),
+        ({"SchedulerParameters": {"bf_continue": True}}, "SchedulerParameters=nohold_on_prolog_fail,bf_continue"),
+        ({"schedulerparameters": {"bf_continue": True}}, "SchedulerParameters=nohold_on_prolog_fail,bf_continue"),
+        ({"SchedulerParameters": {"nohold_on_prolog_fail": False, "bf_size": 6}}, "SchedulerParameters=bf_size=6"),
+        ({"SchedulerParameters": "bf_continue"}, "SchedulerParameters=bf_continue"),
+    ],
+)
+def test_a_job_whose_prolog_fails_is_not_held(config: dict[str, t.Any], line: str) -> None:
+    """What a site sets joins our parameters; one of ours goes only when it is named."""
+    assert line in conf.render(settings.slurm_conf(inputs(slurm_config=config))).splitlines()
+
+
+def test_all_look_for_slurmdbd_where_it_listens() -> None:
+    plain, moved = inputs(slurm_database="db1"), inputs(slurm_database="db1", slurm_database_config={"DbdPort": 7001})
+
+    assert (settings.database(plain)["port"], settings.slurm_conf(plain)["AccountingStoragePort"]) == (6819, None)
+    assert (settings.database(moved)["port"], settings.slurm_conf(moved)["AccountingStoragePort"]) == (7001, 7001)
+
+
+@pytest.mark.parametrize(
+    ("config", "here"),
+    [
+        ({}, True),
+        ({"StorageHost": None}, True),
+        ({"StorageHost": "127.0.0.1"}, True),
+        ({"storagehost": "db1"}, True),
+        ({"StorageHost": "db9"}, False),
+    ],
+)
+def test_a_database_elsewhere_is_known(config: dict[str, t.Any], here: bool) -> None:
+    assert settings.database(inputs(slurm_database="db1", slurm_database_config=config))["here"] is here
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "PMIxEnv=PMIX_MCA_gds=hash\n"),
+        ({"PMIxTimeout": 600}, "PMIxEnv=PMIX_MCA_gds=hash\nPMIxTimeout=600\n"),
+        ({"PMIxEnv": ["PMIX_MCA_gds=hash", "A=b"]}, "PMIxEnv=PMIX_MCA_gds=hash;A=b\n"),
+        ({"PMIxEnv": {"A": "b"}}, "PMIxEnv=A=b\n"),
+        ({"PMIxEnv": None}, ""),
+    ],
+)
+def test_pmix_shares_no_files_unless_told_to(given: dict[str, t.Any], text: str) -> None:
+    assert conf.render(settings.mpi_conf(inputs(slurm_mpi_config=given)), file="mpi.conf") == text
+
+
+def test_jobs_are_held_to_their_cores_devices_and_memory() -> None:
+    assert settings.cgroup_conf(inputs(), cgroup=True) == {
+        "CgroupPlugin": "autodetect",
+        "ConstrainCores": True,
+        "ConstrainDevices": True,
+        "ConstrainRAMSpace": True,
+    }
+    assert settings.cgroup_conf(inputs()) == {"CgroupPlugin": "disabled"}
+
+
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        ({"slurm_x11": True}, ["PrologFlags=Alloc,Contain,X11"]),
+        ({"slurm_task_prolog": True}, ["TaskProlog=/etc/slurm/task_prolog"]),
+        ({"slurm_private_tmp": True}, ["JobContainerType=job_container/tmpfs"]),
+        ({"slurm_job_completion": True}, ["JobCompType=jobcomp/filetxt", "JobCompLoc=/var/log/slurm/jobs.log"]),
+        ({"slurm_health_check_program": "/x"}, ["HealthCheckInterval=300", "HealthCheckNodeState=ANY,CYCLE"]),
+        ({"slurm_topology_plugin": "tree"}, ["TopologyPlugin=topology/tree"]),
+        ({"slurm_nodes": with_gpus()}, ["GresTypes=gpu", "SlurmdParameters=numa_node_as_socket"]),
+        (
+            {"slurm_database": "db1", "slurm_nodes": with_gpus()},
+            ["AccountingStorageTRES=gres/gpu", "PriorityType=priority/multifactor"],
+        ),
+        (
+            {"slurm_database": "db1", "slurm_users": [{"name": "alice"}]},
+            ["AccountingStorageEnforce=associations,limits,qos"],
+        ),
+    ],
+)
+def test_an_input_writes_its_lines_and_only_then(given: dict[str, t.Any], lines: list[str]) -> None:
+    text = conf.render(settings.slurm_conf(inputs(**given))).splitlines()
+
+    assert set(lines) <= set(text)
+    assert not set(lines) & set(conf.render(settings.slurm_conf(inputs())).splitlines())
+
+
+def test_the_digest_changes_with_what_slurmd_reads_at_start_alone() -> None:
+    before = settings.slurmd_digest(inputs())
+
+    assert settings.slurmd_digest(inputs(slurm_config={"KillWait": 77})) == before
+    assert settings.slurmd_digest(inputs(slurm_config={"slurmdport": 7000})) != before
+
+
+def test_a_machine_with_both_tasks_is_known() -> None:
+    assert settings.on_both(inputs(slurm_controllers=["gpu2", "head1"])) == ["gpu2"]

@@ -1,0 +1,72 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""make bench fails where a budget of docs/design.md is missed, for nodes and controllers."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MACHINES = {"node": ["gpu1", "gpu2"], "controller": ["control"]}
+
+
+@pytest.fixture(scope="module")
+def bench() -> t.Any:
+    pytest.importorskip("ansible_runner")
+    spec = importlib.util.spec_from_file_location("benchmark_site", ROOT / "tests/benchmark/site.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def events(tasks: dict[str, int], changed: bool = False) -> list[dict[str, t.Any]]:
+    """Return a run in which each host did so many tasks."""
+    when = "2026-11-22T08:00:00+00:00"
+    done = []
+    for host, count in tasks.items():
+        for number in range(count):
+            data = {"host": host, "task": f"Task {number}", "duration": number, "res": {"changed": changed}}
+            done.append({"event": "runner_on_ok", "created": when, "event_data": data})
+    return [{"event": "playbook_on_play_start", "created": when, "event_data": {"name": "Play"}}, *done]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [
+        ({"control": 60, "gpu1": 25}, []),
+        ({"control": 61, "gpu1": 25}, ["61 tasks on a controller, budget 60"]),
+        ({"control": 60, "gpu2": 26}, ["26 tasks on a node, budget 25"]),
+    ],
+)
+def test_a_missed_budget_is_named(bench: t.Any, tasks: dict[str, int], words: list[str]) -> None:
+    assert bench.measure("second", events(tasks)).over_budget(MACHINES) == [f"second run: {word}" for word in words]
+
+
+def test_a_second_run_that_changes_something_is_over_its_budget(bench: t.Any) -> None:
+    assert "changed" in bench.measure("second", events({"gpu1": 1}, changed=True)).over_budget(MACHINES)[0]
+
+
+def test_the_ten_slowest_tasks_are_shown(bench: t.Any) -> None:
+    slowest = bench.measure("second", events({"gpu1": 25})).slowest
+
+    assert [name for name, __ in slowest] == [f"Task {number}" for number in range(24, 14, -1)]
+
+
+def test_the_budgets_are_those_of_the_design(bench: t.Any) -> None:
+    design = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    first, second = bench.BUDGETS["first"], bench.BUDGETS["second"]
+
+    assert re.search(rf"per compute node, .*\| {first['node']} / {second['node']} \|", design)
+    assert re.search(rf"on the controller, second run \| {second['controller']} \|", design)
+    assert re.search(rf"packages built, .*\| {first['seconds']} s / {second['seconds']} s \|", design)
