@@ -1,7 +1,7 @@
 """
 What a user tries who wants another's containers, or the node out of service. Runs as that user, without any right.
 
-Usage: attack.py SECONDS VICTIM DIRECTORY... (numbers of seconds and of a user; directories that hold directories of users)
+Usage: attack.py SECONDS VICTIM DIRECTORY... (seconds, the UID of the victim, parents of user directories)
 Prints what it got hold of, and goes on until the time is over.
 """
 

@@ -348,11 +348,11 @@ def test_input_that_needs_facts_waits_for_them(said: Said) -> None:
     assert code == 0, output[-3000:]
 
 
-PARTS = {
+PARTS: dict[str, dict[str, t.Any]] = {
     "users": {"users_accounts": [ALICE, {"name": "bob", "uid": 2001}]},
     "storage": {"nfs_mounts": [{"path": "/home", "sourc": "filer:/home"}]},
     "gpu": {"gpu_clocks": "fast"},
-    "health": {"nhc_checks": {"gpu_cout": {}}},
+    "health": {"health_checks": {"gpu_cout": {}}},
     "containers": {"enroot_config": {"ENROOT_MOUNT_HOMES": True}},
     "slurm": {"slurm_config": {"KillWiat": 30}},
     "container_images": {"enroot_images": ["a b"]},

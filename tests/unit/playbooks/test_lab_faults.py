@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.hpcai.gpucluster.tests.unit.roles.nhc import machines
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
 
 VARIABLES = yaml.safe_load((Path(__file__).parents[3] / "playbooks/vars/lab_faults.yml").read_text(encoding="utf-8"))
 FAULTS: dict[str, dict[str, t.Any]] = VARIABLES["__lab_faults"]

@@ -33,7 +33,7 @@ def rendered(name: str, **given: t.Any) -> t.Any:
     return value(f"lookup('ansible.builtin.template', '{ROLE}/templates/{name}')", **given)
 
 
-NODES = {"gpucluster_slurm_nodes": []}
+NODES: dict[str, t.Any] = {"gpucluster_slurm_nodes": []}
 
 
 def test_the_role_passes_every_input_that_python_asks_for() -> None:

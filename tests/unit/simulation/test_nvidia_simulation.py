@@ -112,7 +112,7 @@ TASK = {"SLURM_PROCID": "0"}
     ],
 )
 def test_a_task_sees_the_gpus_that_slurm_gave_it(environment: dict[str, str], seen: int) -> None:
-    config = {"gpus": {"model": "H100", "count": 8}, "devices": "/nowhere/nvidia"}
+    config: dict[str, t.Any] = {"gpus": {"model": "H100", "count": 8}, "devices": "/nowhere/nvidia"}
     config["hidden_gpus"] = visible.hidden_gpus(config, environment)
 
     lines = cli.run(["-L"], config, {})[1].splitlines()

@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import typing as t
+
+import pytest
+
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import node_lines, nodes
 
 H100 = {"gpucluster_vm_size": "Standard_ND96isr_H100_v5"}
@@ -40,3 +44,59 @@ def test_gres_conf_names_machines_with_gpus_only() -> None:
 
 def test_a_cluster_without_gpus_names_no_node() -> None:
     assert node_lines.gres_conf(nodes.group(["cpu1"], {"cpu1": LAB})) == "AutoDetect=off\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "line"),
+    [
+        (
+            "Standard_ND128isr_NDR_GB200_v6",
+            {"Sockets": 2, "CoresPerSocket": 64, "ThreadsPerCore": 1, "RealMemory": 840499, "Gres": "gpu:gb200:4"},
+        ),
+        (
+            "Standard_ND128isr_GB300_v6",
+            {"Sockets": 2, "CoresPerSocket": 64, "ThreadsPerCore": 1, "RealMemory": 840499, "Gres": "gpu:gb300:4"},
+        ),
+        (
+            "DGX_B200",
+            {"Sockets": 2, "CoresPerSocket": 56, "ThreadsPerCore": 2, "RealMemory": 1960253, "Gres": "gpu:b200:8"},
+        ),
+    ],
+)
+def test_the_lines_of_blackwell(size: str, line: dict[str, t.Any]) -> None:
+    (found,) = node_lines.node_lines(nodes.group(["gpu1"], {"gpu1": {"gpucluster_vm_size": size}}))
+
+    assert found == {"NodeName": "gpu1", **line, "State": "UNKNOWN"}
+
+
+@pytest.mark.parametrize(
+    ("size", "lines"),
+    [
+        (
+            "Standard_ND128isr_NDR_GB200_v6",
+            [
+                "NodeName=gpu[1-18] Name=gpu Type=gb200 File=/dev/nvidia[0-1] Cores=0-63",
+                "NodeName=gpu[1-18] Name=gpu Type=gb200 File=/dev/nvidia[2-3] Cores=64-127",
+            ],
+        ),
+        (
+            "Standard_ND128isr_GB300_v6",
+            [
+                "NodeName=gpu[1-18] Name=gpu Type=gb300 File=/dev/nvidia[0-1] Cores=0-63",
+                "NodeName=gpu[1-18] Name=gpu Type=gb300 File=/dev/nvidia[2-3] Cores=64-127",
+            ],
+        ),
+        (
+            "DGX_B200",
+            [
+                "NodeName=gpu[1-18] Name=gpu Type=b200 File=/dev/nvidia[0-3] Cores=0-55",
+                "NodeName=gpu[1-18] Name=gpu Type=b200 File=/dev/nvidia[4-7] Cores=56-111",
+            ],
+        ),
+    ],
+)
+def test_gpus_of_blackwell_are_beside_their_processors(size: str, lines: list[str]) -> None:
+    hosts = [f"gpu{number}" for number in range(1, 19)]
+    text = node_lines.gres_conf(nodes.group(hosts, {host: {"gpucluster_vm_size": size} for host in hosts}))
+
+    assert text.splitlines()[1:] == lines
