@@ -52,14 +52,14 @@ options:
         C(cpus_per_task), C(dcgm_level), C(environment), C(gpus_per_node), C(hardware), C(iterations), C(max_bytes),
         C(min_bytes), C(mpi), C(node_checks), C(nodelist), C(nodes), C(pair_rounds), C(partition),
         C(pending_timeout), C(program), C(relative), C(repeats), C(search_rounds), C(stages), C(submit_options),
-        C(test_timeout), C(thresholds), C(time_limit), C(vm_size) and C(vm_size_record).
+        C(test_timeout), C(thresholds) and C(time_limit).
       - C(mpi_program) is the text of the Python program that measures MPI between CPUs.
     type: dict
     required: true
   facts:
     description:
-      - Results of M(hpcai.gpucluster.node_info) by host. A host without C(versions) did not answer, and takes part
-        in nothing.
+      - Results of M(hpcai.gpucluster.node_consistency_info) by host. A host without C(versions) did not answer,
+        and takes part in nothing.
     type: dict
     default: {}
   earlier:

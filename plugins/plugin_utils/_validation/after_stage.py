@@ -24,7 +24,7 @@ def measure(session: Session, raw: dict[str, t.Any]) -> None:
     """Ask Slurm for its nodes again: health may drain a node while it is measured."""
     nodes, hardware = session.nodes, session.settings["hardware"]
     if inputs.one_record(session.settings):
-        hardware = [{"hosts": hostlist.compress(session.taken), "record": session.record}]
+        hardware = [{"hosts": hostlist.compress(session.taken or nodes.meant), "record": session.record}]
     raw.update(before=nodes.known, meant=nodes.meant, measured=session.taken, hardware=hardware, states=[])
     raw["states"] = preflight_stage.nodes_of_slurm(session)["nodes"]
 

@@ -67,18 +67,18 @@ def refuse_wrong(settings: Settings) -> None:
         raise SettingsError(f"validate_hardware: {fault}")
 
 
-def kinds(settings: Settings, nodes: t.Collection[str]) -> list[tuple[list[str], Record]]:
-    """Return the nodes in groups of equal hardware, each with its record, as far as the inventory knows it."""
-    if one_record(settings):
-        return [(list(nodes), record(settings, nodes))] if nodes else []
-    groups = [(hostlist.expand(kind["hosts"]), kind["record"]) for kind in settings["hardware"] if kind["hosts"]]
-    found = [([name for name in names if name in nodes], group) for names, group in groups]
-    return [(names, group) for names, group in found if names]
-
-
 def one_record(settings: Settings) -> bool:
     """Return whether one hardware record is set, which then holds for all nodes."""
     return isinstance(settings["hardware"], Mapping)
+
+
+def kinds(settings: Settings, nodes: t.Collection[str]) -> list[tuple[list[str], Record]]:
+    """Return the nodes in groups of equal hardware, each with its record, as far as the inventory knows it."""
+    if one_record(settings):
+        return []
+    groups = [(hostlist.expand(kind["hosts"]), kind["record"]) for kind in settings["hardware"] if kind["hosts"]]
+    found = [([name for name in names if name in nodes], record) for names, record in groups]
+    return [(names, record) for names, record in found if names]
 
 
 def record(settings: Settings, nodes: t.Collection[str]) -> Record:
