@@ -115,6 +115,21 @@ def problems(record: t.Any) -> list[str]:
     return rules.problems(_pruned(result.validated_parameters))
 
 
+def problems_of_groups(value: t.Any) -> list[str]:
+    """Return what is wrong in a record, or in nodes in groups of equals, each with its record."""
+    if not isinstance(value, list):
+        return problems(value)
+    return [
+        fault
+        for group in value
+        for fault in (
+            problems(group["record"])
+            if isinstance(group, Mapping) and {"hosts", "record"} <= set(group)
+            else [f"found {group!r}; allowed: mappings of hosts and record"]
+        )
+    ]
+
+
 def _filled(record: Mapping[str, t.Any]) -> Record:
     return t.cast("Record", _pruned(ArgumentSpecValidator(RECORD).validate(plain(record)).validated_parameters))
 
