@@ -70,6 +70,8 @@ class ActionModule(ActionBase):
 
         A controller that is down is started: a configuration before this one may not have let it run.
         """
+        way = "slurmctld restarts" if restart else "all daemons read it again"
+        self._display.display(f"The configuration of Slurm is written; {way}.")
         state = "restarted" if restart else "started"
         self._module("ansible.builtin.systemd_service", {"name": "slurmctld", "state": state})
         self._reconfigure()

@@ -307,13 +307,19 @@ def _ruled(name: str, value: t.Any) -> Iterator[str]:
 
 def _sizes(values: Values) -> Iterator[str]:
     for name, record in values.items():
-        if record and (name == "gpucluster_vm_size_record" or name.endswith("_hardware")):
+        is_role = name.endswith("_hardware") and not _has_no_devices(record)
+        if record and (name == "gpucluster_vm_size_record" or is_role):
             yield from (f"{name}: {fault}" for fault in _record_faults(record))
     if not values.get("gpucluster_vm_size_record") and values.get("gpucluster_vm_size"):
         try:
             records.find(values["gpucluster_vm_size"])
         except records.CatalogueError as exc:
             yield f"gpucluster_vm_size: {exc}"
+
+
+def _has_no_devices(record: t.Any) -> bool:
+    """Tell whether a record is that of a machine that takes no jobs, which playbooks/vars/cluster.yml makes."""
+    return isinstance(record, Mapping) and "name" not in record and record.get("gpus") == {"count": 0}
 
 
 def _record_faults(value: t.Any) -> Iterator[str]:
