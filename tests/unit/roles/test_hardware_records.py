@@ -79,11 +79,12 @@ def test_nothing_else_names_the_hardware_of_a_machine() -> None:
         and re.search(r"(gpucluster|azure|[a-z]+)_vm_size", re.sub(r"(?m)^#.*", "", path.read_text("utf-8")))
     }
 
-    assert readers == set()
+    # The lab breaks what its own inventory calls simulated.
+    assert readers - {"playbooks/lab_fault.yml"} == set()
 
 
 @pytest.mark.parametrize(
-    ("role", "expression"), [("gpu", "gpu_count"), ("health", "__health_problem"), ("nccl", "__nccl_conf")]
+    ("role", "expression"), [("gpu", "gpu_count"), ("health", "__health_config"), ("nccl", "__nccl_conf")]
 )
 @pytest.mark.parametrize(
     ("given", "words"),

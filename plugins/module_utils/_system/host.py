@@ -3,27 +3,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What the code for file systems needs of a machine: files, programs, network. Tests hand in another one."""
+"""The host that a module runs on: its programs, files, processes, clock and network. Tests hand in another one."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import time
 import typing as t
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.processes import end, processes_of
+
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 
-class StorageError(Exception):
-    """What is wanted cannot be done; the message says what to change."""
-
-
-class Machine:
-    """The machine itself."""
+class Host:
+    """The host itself."""
 
     def __init__(self, run: Runner) -> None:
         self.run = run
@@ -31,9 +29,13 @@ class Machine:
     def read(self, path: str) -> str:
         """Return the text of a file; empty if there is no such file."""
         try:
-            return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+            return self.read_required(path)
         except FileNotFoundError:
             return ""
+
+    def read_required(self, path: str) -> str:
+        """Return the text of a file; raises FileNotFoundError."""
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """Replace a file in one step; a crash leaves the old one or the new one."""
@@ -52,14 +54,14 @@ class Machine:
         Path(path).unlink(missing_ok=True)
 
     def entries(self, path: str) -> list[str] | None:
-        """Return the names in a folder, or None if there is no such folder."""
+        """Return the names in a directory, or None if there is no such directory."""
         try:
             return sorted(os.listdir(path))  # noqa: PTH208
         except FileNotFoundError:
             return None
 
-    def make_folder(self, path: str) -> None:
-        """Make a folder and its parents."""
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents."""
         Path(path).mkdir(mode=0o755, parents=True, exist_ok=True)
 
     def head(self, path: str, size: int) -> bytes:
@@ -70,6 +72,40 @@ class Machine:
     def real_path(self, path: str) -> str:
         """Return where a chain of links ends."""
         return os.path.realpath(path)
+
+    def executable(self, path: str) -> bool:
+        """Tell whether a file may be executed."""
+        return os.access(path, os.X_OK)
+
+    def changed_at(self, path: str) -> float:
+        """Return when a file was last written, renamed or given another owner; 0 if it cannot be read."""
+        try:
+            return os.stat(path).st_ctime  # noqa: PTH116
+        except OSError:
+            return 0.0
+
+    def boot_clock(self) -> float:
+        """Return the time of the clock when the monotonic clock was 0."""
+        return time.time() - time.monotonic()
+
+    def program(self, pid: str) -> str:
+        """Return the path of the program of a process; empty if there is no such process."""
+        try:
+            return os.readlink(f"/proc/{int(pid)}/exe")  # noqa: PTH115
+        except (OSError, ValueError):
+            return ""
+
+    def processes(self, uid: int) -> list[int]:
+        """Return the processes of a user."""
+        return processes_of(uid)
+
+    def kill(self, pid: int) -> None:
+        """End a process, which may have ended meanwhile."""
+        end(pid, signal.SIGKILL)
+
+    def pause(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
 
     def connect(self, host: str, port: int, seconds: float) -> str:
         """Try to reach a TCP port; return an empty string or why it failed, with the address that was tried."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.fstab import parse, unit_name
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 if t.TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 ROOT_LINE = "24 1 254:0 / / rw,noatime shared:1 - ext4 /dev/vda rw"
 
 
-class FakeMachine(Machine):
+class FakeHost(Host):
     """Behaves like mount, umount, systemctl and the kernel's table of mounts."""
 
     def __init__(self, fstab: str = "/dev/vda / ext4 noatime 0 1\n") -> None:
@@ -35,7 +35,7 @@ class FakeMachine(Machine):
         self.heads: dict[str, bytes] = {}
         self.answers: dict[tuple[str, ...], tuple[int, str, str]] = {}
 
-    # ---- what Machine does with the real ones
+    # ---- what Host does with the real ones
 
     def read(self, path: str) -> str:
         return self.mountinfo() if path == "/proc/self/mountinfo" else self.files.get(path, "")
@@ -51,7 +51,7 @@ class FakeMachine(Machine):
             return self.exports.get(self.mounts[path][0], [])
         return self.folders.get(path)
 
-    def make_folder(self, path: str) -> None:
+    def make_directory(self, path: str) -> None:
         self.folders.setdefault(path, [])
 
     def head(self, path: str, size: int) -> bytes:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.processes import end, processes_of
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.processes import end, processes_of
 
 if t.TYPE_CHECKING:
     from pathlib import Path

@@ -8,12 +8,12 @@ import socket
 import stat
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 if t.TYPE_CHECKING:
     from pathlib import Path
 
-MACHINE = Machine(lambda _args: (0, "", ""))
+MACHINE = Host(lambda _args: (0, "", ""))
 
 
 def test_a_file_is_replaced_with_its_mode(tmp_path: Path) -> None:
