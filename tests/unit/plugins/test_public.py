@@ -55,10 +55,8 @@ def test_a_filter_is_used_by_a_role_or_a_playbook_or_described_for_users(path: P
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_a_module_is_used_by_a_role_a_playbook_or_an_action(path: Path) -> None:
     name = re.compile(rf"hpcai\.gpucluster\.{path.stem}\b")
-    actions = [
-        action.read_text(encoding="utf-8")
-        for action in [*(ROOT / "plugins/action").glob("*.py"), *(ROOT / "plugins/plugin_utils").rglob("*.py")]
-    ]
+    code = [*(ROOT / "plugins/action").glob("*.py"), *(ROOT / "plugins/plugin_utils").rglob("*.py")]
+    actions = [file.read_text(encoding="utf-8") for file in code]
 
     assert any(map(name.search, [*USERS, *actions]))
 
