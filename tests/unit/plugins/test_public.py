@@ -28,7 +28,7 @@ PAGES = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glo
 def _texts(path: Path) -> dict[str, str]:
     """Return the texts of a plugin that ansible-doc shows."""
     return {
-        target.id: node.value.value
+        target.id: str(node.value.value)
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         for target in node.targets
