@@ -32,12 +32,13 @@ _TYPES = {
         *("cpus_per_task", "dcgm_level", "gpus_per_node", "iterations", "nodes", "pair_rounds", "pending_timeout"),
         *("repeats", "search_rounds", "test_timeout", "time_limit"),
     ),
-    "str": (*("container_image", "cpu_bind", "max_bytes", "min_bytes", "mpi", "mpi_program", "partition", "program"),),
+    "str": ("container_image", "cpu_bind", "max_bytes", "min_bytes", "mpi", "mpi_program", "partition", "program"),
 }
 _LISTS = ("collectives", "command", "container_mounts", "node_checks", "nodelist", "stages")
 SPEC: dict[str, t.Any] = {
     **{name: {"type": kind, "required": True} for kind, names in _TYPES.items() for name in names},
     **{name: {"type": "list", "elements": "str", "required": True} for name in _LISTS},
+    # One record for all nodes, or groups of nodes.
     "hardware": {"type": "raw", "required": True},
 }
 
@@ -62,6 +63,8 @@ def refuse_wrong(settings: Settings) -> None:
             raise SettingsError(f"validate_relative has {name}: {part!r}, but takes numbers for node, pair and all")
     if one_record(settings):
         record(settings, [])
+    for fault in records.problems_of_groups(settings["hardware"]):
+        raise SettingsError(f"validate_hardware: {fault}")
 
 
 def one_record(settings: Settings) -> bool:

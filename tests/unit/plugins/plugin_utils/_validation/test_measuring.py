@@ -232,7 +232,10 @@ def test_nodes_are_compared_with_those_of_the_beginning() -> None:
         ({"thresholds": {"pair": {"warn": 1, "fail": 2}}}, r"validate_thresholds: pair: warn \(1\) is below fail"),
         ({"thresholds": {"pair": "high"}}, "validate_thresholds: pair: 'high' must be a number"),
         ({"relative": {"pair": "high"}}, "validate_relative has pair: 'high', but takes numbers"),
-        ({"hardware": {"gpus": 8}}, "validate_hardware: "),
+        ({"hardware": {"gpus": 8}}, "validate_hardware: gpus must be a mapping"),
+        ({"hardware": {}}, "validate_hardware: found nothing; allowed: a hardware record"),
+        ({"hardware": ["gpu1"]}, "validate_hardware: found 'gpu1'; allowed: mappings of hosts and record"),
+        ({"hardware": "DGX_H100"}, "validate_hardware: a hardware record must be a mapping, not str"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_measured(changes: dict[str, t.Any], words: str) -> None:
