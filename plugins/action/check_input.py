@@ -12,10 +12,11 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import cluster as inputs_cluster
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import roles, rules, sets
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
 if t.TYPE_CHECKING:
@@ -150,8 +151,8 @@ def _failed(summary: str, problems: list[str]) -> dict[str, t.Any]:
     """Return the result of a task that fails if there are problems."""
     if not problems:
         return {}
-    more = [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
-    return {"failed": True, "msg": "\n".join([summary, *problems[:_MOST], *more])}
+    lines = [summary, *problems[:_MOST], *filter(None, [words.more(problems, _MOST)])]
+    return {"failed": True, "msg": "\n".join(lines)}
 
 
 def _is_storage(name: str) -> bool:

@@ -11,7 +11,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import config_state
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import config_plan, files
 
 _TRIES, _DELAY = 6, 2
@@ -70,6 +70,8 @@ class ActionModule(ActionBase):
 
         A controller that is down is started: a configuration before this one may not have let it run.
         """
+        way = "slurmctld restarts" if restart else "all daemons read it again"
+        self._display.display(f"The configuration of Slurm is written; {way}.")
         state = "restarted" if restart else "started"
         self._module("ansible.builtin.systemd_service", {"name": "slurmctld", "state": state})
         self._reconfigure()

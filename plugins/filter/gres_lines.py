@@ -21,7 +21,7 @@ description:
   - Device files and the cores beside each GPU, written out, so that Slurm needs no NVML library and knows the GPUs of a
     node that is off.
   - C(Cores) are logical cores as Slurm counts them, not the CPU ids of Linux. Without a topology in the record they are
-    left out.
+    missing.
 positional: nodes, numa_as_sockets, device
 options:
   _input:

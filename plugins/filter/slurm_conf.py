@@ -20,7 +20,7 @@ description:
     C(SlurmctldHost) and C(Prolog). Host names in C(NodeName), C(Nodes), C(DownNodes) and C(SuspendExcNodes) become
     ranges.
   - A mapping becomes names and name=value pairs joined by commas. A value of true leaves the name alone, false or none
-    leaves it out. That is what C(SlurmctldParameters) and its like need. In C(PMIxEnv) the comma is a
+    omits it. That is what C(SlurmctldParameters) and its like need. In C(PMIxEnv) the comma is a
     semicolon.
   - Values with blanks are put into quotation marks, and C(#) is escaped. A value with a line break is refused.
 extends_documentation_fragment:

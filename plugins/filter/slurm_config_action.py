@@ -58,7 +58,7 @@ _value:
   type: dict
   contains:
     action:
-      description: The strongest means that is needed.
+      description: The most disruptive action that is needed.
       type: str
       choices: [nothing, reconfigure, restart]
     restart:
@@ -77,7 +77,7 @@ _value:
       description: Whether jobs may be lost. The warnings say which and why.
       type: bool
     reasons:
-      description: What changed. Values of passwords are left out.
+      description: What changed. Passwords are not shown.
       type: list
       elements: str
     warnings:

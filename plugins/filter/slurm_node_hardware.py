@@ -56,7 +56,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The parameters of the line by name. C(RealMemory) is MiB; C(Gres) is left out without GPUs.
+  description: The parameters of the line by name. C(RealMemory) is MiB; C(Gres) is missing without GPUs.
   type: dict
   sample: {Sockets: 4, CoresPerSocket: 24, ThreadsPerCore: 1, RealMemory: 861733, Gres: "gpu:a100:8"}
 """

@@ -53,7 +53,7 @@ if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-def ssh_host_keys(hosts: Sequence[str], hostvars: Mapping[str, t.Any]) -> list[known_hosts.Machine]:
+def ssh_host_keys(hosts: Sequence[str], hostvars: Mapping[str, t.Any]) -> list[known_hosts.KnownHost]:
     """Return the machines with their keys."""
     try:
         return known_hosts.machines(hosts, hostvars)

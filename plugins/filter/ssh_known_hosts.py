@@ -50,7 +50,7 @@ if t.TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-def ssh_known_hosts(known: str, machines: Sequence[known_hosts.Machine]) -> str:
+def ssh_known_hosts(known: str, machines: Sequence[known_hosts.KnownHost]) -> str:
     """Return the text of the file."""
     try:
         return known_hosts.render(known or "", machines)

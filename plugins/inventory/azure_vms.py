@@ -389,6 +389,7 @@ from pathlib import Path
 from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import (
     errors,
     expressions,
@@ -631,7 +632,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             for kind in record["facts_missing"]:
                 missing.setdefault(kind, []).append(record["name"])
         for kind, names in missing.items():
-            gaps.append(f"{len(names)} machines lack facts ({kind}): {_listed(names)}")
+            gaps.append(f"{len(names)} machines lack facts ({kind}): {words.listed(names)}")
         if gaps and settings.strict:
             raise AzureInventoryError("strict, and not everything could be read: " + "; ".join(gaps))
         for gap in gaps:
@@ -791,7 +792,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _tell_hidden(self, hidden: dict[str, list[str]]) -> None:
         for reason, hosts in hidden.items():
-            text = f"{len(hosts)} machines are left out ({reason}) by default_host_filters: {_listed(hosts)}"
+            text = f"{len(hosts)} machines are left out ({reason}) by default_host_filters: {words.listed(hosts)}"
             self.display.v(text) if reason == "off" else self._warn(text)
 
     def _passes(self, record: Record, exclude: list[t.Any], include: list[t.Any], names: hostvars.Names) -> bool:
@@ -817,7 +818,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _tell_failed_filters(self) -> None:
         for rule, hosts in self._failed_filters.items():
-            self._warn(f"the filter {rule!r} failed, and so did not hold, for {len(hosts)} machines: {_listed(hosts)}")
+            self._warn(
+                f"the filter {rule!r} failed, and so did not hold, for {len(hosts)} machines: {words.listed(hosts)}"
+            )
 
     # Expressions
 
@@ -945,10 +948,6 @@ def _plain(value: t.Any) -> t.Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return str(value) if isinstance(value, str) else value
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _keep_dashes(name: str) -> str:

@@ -268,16 +268,12 @@ problems:
   sample: ["users (bob): uid is 2001, which 'alice' has on this machine; allowed: a free uid"]
 """
 
-import os
-import signal
-import time
 import typing as t
 from pathlib import Path
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.apply import (
     AccountsError,
     CommandError,
-    Machine,
     reconcile,
 )
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.homes import (
@@ -286,9 +282,9 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.homes i
     is_mounted,
 )
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Defaults, parse
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.processes import end, processes_of
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.sudo import SudoDropIn
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.quiet_module import QuietModule
 
@@ -342,18 +338,6 @@ SPEC: dict[str, t.Any] = {
 }
 
 
-def machine() -> Machine:
-    """Return this machine."""
-    return Machine(
-        run=bounded_run.feeding_runner(bounded_run.CHANGE),
-        read=lambda path: Path(path).read_text(encoding="utf-8", errors="surrogateescape"),
-        exists=lambda path: os.access(path, os.X_OK),
-        processes=processes_of,
-        kill=lambda pid: end(pid, signal.SIGKILL),
-        pause=time.sleep,
-    )
-
-
 def hide(module: AnsibleModule, removed: list[t.Any]) -> None:
     """Keep hashes out of every output, also where DeepOps' list of removed users carries them."""
     for item in removed:
@@ -381,15 +365,17 @@ def main() -> None:
         if params["create_homes"] and bounded_run.hangs(params["home_base"]):
             module.fail_json(msg=f"{params['home_base']} does not answer; nothing was changed. {HANGING}", problems=[])
         pairs = {name: KeyPair(pair["private"], pair["public"]) for name, pair in params["key_pairs"].items()}
-        this = machine()
+        host = Host(bounded_run.feeding_runner(bounded_run.CHANGE))
         homes = Homes(module.check_mode, params["exclusive_keys"], int(params["home_mode"], 8))
         mount = params["home_mount"]
-        waits = params["create_homes"] and bool(mount) and not is_mounted(mount, this.read("/proc/self/mountinfo"))
+        waits = (
+            params["create_homes"] and bool(mount) and not is_mounted(mount, host.read_required("/proc/self/mountinfo"))
+        )
         result = reconcile(
             accounts,
             defaults,
-            this,
-            SudoDropIn(Path(params["sudoers_file"]), this.run, module.get_bin_path("visudo")),
+            host,
+            SudoDropIn(Path(params["sudoers_file"]), host.run, module.get_bin_path("visudo")),
             homes if params["create_homes"] and not waits else None,
             pairs,
             module.check_mode,

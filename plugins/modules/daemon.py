@@ -66,28 +66,11 @@ reasons:
   sample: [/etc/default/slurmd was changed]
 """
 
-import os
-import time
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run, daemon
-
-
-def changed_at(path: str) -> float:
-    """Return when a file was last written, renamed or given another owner; 0 if it is not there."""
-    try:
-        return os.stat(path).st_ctime  # noqa: PTH116 - a path that cannot be read is like one that is not there
-    except OSError:
-        return 0.0
-
-
-def program(pid: str) -> str:
-    """Return the program of a process; empty if there is none."""
-    try:
-        return os.readlink(f"/proc/{int(pid)}/exe")  # noqa: PTH115
-    except (OSError, ValueError):
-        return ""
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 
 def main() -> None:
@@ -100,15 +83,14 @@ def main() -> None:
         supports_check_mode=True,
     )
     unit = module.params["name"]
-    run = bounded_run.feeding_runner(bounded_run.WORK)
-    machine = daemon.Machine(run, changed_at, program, lambda: time.time() - time.monotonic())
+    host = Host(bounded_run.feeding_runner(bounded_run.WORK))
     try:
-        found = daemon.status(unit, machine)
+        found = daemon.status(unit, host)
         if daemon.is_missing(found) and not module.check_mode:
             module.fail_json(msg=f"there is no unit {unit} on this machine; install its package first")
-        wanted = daemon.plan(found, module.params["files"], machine)
+        wanted = daemon.plan(found, module.params["files"], host)
         if not module.check_mode:
-            daemon.apply(unit, wanted, machine)
+            daemon.apply(unit, wanted, host)
     except daemon.DaemonError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=wanted.changes, action=wanted.action, reasons=wanted.reasons)

@@ -115,9 +115,10 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import disks
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.local_volume import Spec, Volume, choose
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
 
 SPEC: dict[str, t.Any] = {
@@ -135,12 +136,12 @@ SPEC: dict[str, t.Any] = {
 }
 
 
-def reconcile(machine: Machine, params: t.Mapping[str, t.Any], check_mode: bool) -> tuple[dict[str, t.Any], list[str]]:
+def reconcile(host: Host, params: t.Mapping[str, t.Any], check_mode: bool) -> tuple[dict[str, t.Any], list[str]]:
     """Bring the volume about; return the result and the warnings."""
     if mode_problem(params["mode"]):
         raise StorageError(f"mode is {params['mode']!r}; allowed: {mode_problem(params['mode'])}")
-    found = disks.disks(machine)
-    if not params["devices"] and machine.read("/run/systemd/container"):
+    found = disks.disks(host)
+    if not params["devices"] and host.read("/run/systemd/container"):
         raise StorageError("a container has no drives of its own; name devices, or take the machine out of the play")
     devices = params["devices"] or choose(found, params["count"], params["exclude_models"])
     spec = Spec(
@@ -154,7 +155,7 @@ def reconcile(machine: Machine, params: t.Mapping[str, t.Any], check_mode: bool)
         rebuild=params["rebuild"],
         mode=params["mode"],
     )
-    volume = Volume(machine, spec, found)
+    volume = Volume(host, spec, found)
     planned = volume.plan()
     result = volume.result(planned)
     if result["changed"] and not check_mode:
@@ -167,7 +168,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     try:
         result, warnings = reconcile(
-            Machine(bounded_run.feeding_runner(bounded_run.WORK)), module.params, module.check_mode
+            Host(bounded_run.feeding_runner(bounded_run.WORK)), module.params, module.check_mode
         )
     except StorageError as exc:
         module.fail_json(msg=str(exc))

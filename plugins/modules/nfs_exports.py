@@ -78,8 +78,9 @@ exported:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import nfs_exports
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 
 def main() -> None:
@@ -106,17 +107,17 @@ def main() -> None:
     exports = [
         nfs_exports.Export(**{**export, "clients": tuple(export["clients"])}) for export in module.params["exports"]
     ]
-    machine, folders = (
-        Machine(bounded_run.feeding_runner(bounded_run.CHANGE)),
+    host, folders = (
+        Host(bounded_run.feeding_runner(bounded_run.CHANGE)),
         nfs_exports.Folders(check=module.check_mode),
     )
     try:
-        planned = nfs_exports.plan(exports, machine, folders, file)
+        planned = nfs_exports.plan(exports, host, folders, file)
         if planned.changed and not module.check_mode:
-            nfs_exports.apply(planned, machine, folders, file)
+            nfs_exports.apply(planned, host, folders, file)
     except StorageError as exc:
         module.fail_json(msg=str(exc))
-    for path in nfs_exports.elsewhere(exports, machine):
+    for path in nfs_exports.elsewhere(exports, host):
         module.warn(f"/etc/exports names {path} too; its clients and options add to those of {file}")
     module.exit_json(
         changed=planned.changed,

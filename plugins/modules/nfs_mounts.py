@@ -34,7 +34,7 @@ attributes:
     details: A mount whose change must wait is tried again, and is reported without a change.
 options:
   mounts:
-    description: All network mounts of the machine. Mounts of an earlier list that are missing here are unmounted.
+    description: All network mounts of the host. Mounts of an earlier list that are missing here are unmounted.
     type: list
     elements: dict
     required: true
@@ -112,7 +112,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.nfs_mounts import (
     Mounts,
     Wanted,
@@ -120,6 +120,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.nfs_moun
     wanted_order,
 )
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 SPEC: dict[str, t.Any] = {
     "mounts": {
@@ -162,7 +163,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     wanted = [Wanted(**{**mount, "options": tuple(mount["options"])}) for mount in module.params["mounts"]]
-    mounts = Mounts(Machine(bounded_run.feeding_runner(bounded_run.CHANGE)), seconds=module.params["timeout"])
+    mounts = Mounts(Host(bounded_run.feeding_runner(bounded_run.CHANGE)), seconds=module.params["timeout"])
     result: dict[str, t.Any] = {"mounted": [mount.path for mount in wanted_order(wanted)], "supported": True}
     missing = mounts.support(wanted, load=not module.check_mode)
     if missing and module.params["missing_kernel"] == "fail":

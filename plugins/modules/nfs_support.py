@@ -60,8 +60,8 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import nfs_support
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 
 def main() -> None:
@@ -74,9 +74,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     # The first mount or the start of the server loads the module; asking does not.
-    reason = nfs_support.missing(
-        Machine(bounded_run.feeding_runner(bounded_run.ASK)), module.params["kind"], load=False
-    )
+    reason = nfs_support.missing(Host(bounded_run.feeding_runner(bounded_run.ASK)), module.params["kind"], load=False)
     if reason and module.params["required"]:
         module.fail_json(msg=reason)
     if reason:

@@ -63,8 +63,6 @@ users:
   type: dict
 """
 
-import shutil
-import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -81,20 +79,12 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-
-    bounded = bounded_run.feeding_runner(bounded_run.ASK)
-
-    def run(args: t.Sequence[str]) -> tuple[int, str, str]:
-        if not shutil.which(args[0]):
-            raise FileNotFoundError(args[0])
-        return bounded(args)
-
-    host = node_facts.Host(run)
+    node = node_facts.Node(bounded_run.feeding_runner(bounded_run.ASK))
     module.exit_json(
         changed=False,
-        versions=host.versions(),
-        clock=host.clock(),
-        mounts=host.mounts(module.params["mounts"]),
+        versions=node.versions(),
+        clock=node.clock(),
+        mounts=node.mounts(module.params["mounts"]),
         users=node_facts.users(module.params["users"]),
     )
 

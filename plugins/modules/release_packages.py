@@ -157,12 +157,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
-
-    bounded = bounded_run.feeding_runner(bounded_run.WORK)
-
-    def run(args: t.Sequence[str]) -> tuple[int, str, str]:
-        return bounded(args, environment={"DEBIAN_FRONTEND": "noninteractive"})
-
+    run = bounded_run.feeding_runner(bounded_run.WORK)
     try:
         found = release.installed(run, [*params["names"], *params["others"]])
         before = {name: version for name, version in found.items() if name in params["names"]}

@@ -120,9 +120,9 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import all
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import nodes as slurm_nodes
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 
 def names(run: Runner, expressions: Sequence[str]) -> list[str]:

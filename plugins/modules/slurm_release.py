@@ -58,9 +58,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import rel
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 _UNKNOWN = 1  # dpkg-query has no such package
 

@@ -125,7 +125,7 @@ def attempt(module: AnsibleModule, plugin: str) -> None:
         for name, content in spank_plugin.files(spank_plugin.line(plugin, module.params["arguments"])).items():
             Path(folder, name).write_text(content, encoding="utf-8")
         spank_plugin.attempt(
-            lambda args, environment: run(args, environment=environment),
+            run,
             [str(path) for path in commands],
             str(Path(folder, "slurm.conf")),
             module.params["shows"],

@@ -5,7 +5,7 @@ set -euo pipefail
 target=$1
 work=$(mktemp -d)
 trap 'gpgconf --homedir "$work/gpg" --kill all; rm -r "$work"' EXIT
-notes=/var/log/nvidia-calls
+notes=/tmp/nvidia-calls
 
 # NAME VERSION DEPENDS DESTINATION, with the package's tree in $work/root
 pack() {

@@ -14,10 +14,11 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.plan im
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.sudo import SudoDropIn, sudo_text
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.homes import Homes, KeyPair
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Accounts, Defaults
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 
 class AccountsError(Exception):
@@ -33,17 +34,6 @@ class CommandError(AccountsError):
     """A command failed when others may have changed something."""
 
 
-class Machine(t.NamedTuple):
-    """What may be asked of a machine; the runner takes arguments and, for secrets, text for standard input."""
-
-    run: Callable[..., tuple[int, str, str]]
-    read: Callable[[str], str]
-    exists: Callable[[str], bool]
-    processes: Callable[[int], list[int]]
-    kill: Callable[[int], None]
-    pause: Callable[[float], None]
-
-
 class Result(t.NamedTuple):
     """What was done, or would be in check mode."""
 
@@ -56,23 +46,23 @@ class Result(t.NamedTuple):
 def reconcile(
     accounts: Accounts,
     defaults: Defaults,
-    machine: Machine,
+    host: Host,
     sudo: SudoDropIn,
     homes: Homes | None,
     pairs: Mapping[str, KeyPair],
     check: bool,
 ) -> Result:
     """Compare, refuse what does not fit before anything is changed, then change only what differs."""
-    database = Database.read(machine.read)
+    database = Database.read(host.read_required)
     rules, present = sudo_text(accounts), sudo.current()
-    problems = machine_problems(accounts, database, defaults, machine.exists, machine.processes)
+    problems = machine_problems(accounts, database, defaults, host.executable, host.processes)
     if rules != present:
         problems += sudo.problems(rules)
     if problems:
         raise AccountsError(problems)
     steps = plan(accounts, database, homes is not None)
     if not check:
-        _execute(steps, accounts, database, machine)
+        _execute(steps, accounts, database, host)
     actions = steps.actions
     if rules != present:
         actions.append("write the sudo rules" if rules else "remove the sudo rules")
@@ -80,7 +70,7 @@ def reconcile(
         if not check:
             sudo.write(rules)
     if homes is not None:
-        done = _settle(accounts, database, machine, homes, pairs, check)
+        done = _settle(accounts, database, host, homes, pairs, check)
         if done:
             steps.note("homes", {}, {"changes": done})
         actions += done
@@ -88,47 +78,47 @@ def reconcile(
     return Result(actions, steps.warnings, steps.before, steps.after)
 
 
-def _execute(steps: Plan, accounts: Accounts, database: Database, machine: Machine) -> None:
+def _execute(steps: Plan, accounts: Accounts, database: Database, host: Host) -> None:
     """Run the commands in an order in which each finds what it needs."""
     force = {removed.name for removed in accounts.removed if removed.force}
     for step in steps.removals:
         name = step.argv[-1]
         if name in force:
-            _end_processes(database.users[name].uid, machine)
-        _call(machine, step.argv)
+            _end_processes(database.users[name].uid, host)
+        _call(host, step.argv)
     if steps.removals:
-        _remove_left_groups(steps, database, machine)
+        _remove_left_groups(steps, database, host)
     for step in (*steps.groups, *steps.users):
-        _call(machine, step.argv)
+        _call(host, step.argv)
     if steps.hashes:
-        # Through standard input: arguments can be read by every user of the machine.
+        # Through standard input: arguments can be read by every user of the host.
         lines = "".join(f"{name}:{field}\n" for name, field in steps.hashes.items())
-        _call(machine, ("chpasswd", "--encrypted"), lines)
+        _call(host, ("chpasswd", "--encrypted"), lines)
     for step in steps.late:
-        _call(machine, step.argv)
+        _call(host, step.argv)
 
 
-def _end_processes(uid: int, machine: Machine) -> None:
+def _end_processes(uid: int, host: Host) -> None:
     """End the processes of a user and wait two seconds at most until they are gone."""
     for _attempt in range(20):
-        found = machine.processes(uid)
+        found = host.processes(uid)
         if not found:
             return
         for pid in found:
-            machine.kill(pid)
-        machine.pause(0.1)
+            host.kill(pid)
+        host.pause(0.1)
 
 
-def _remove_left_groups(steps: Plan, database: Database, machine: Machine) -> None:
+def _remove_left_groups(steps: Plan, database: Database, host: Host) -> None:
     """Remove the own groups of removed users where userdel is set up not to do it (USERGROUPS_ENAB)."""
     names = [step.argv[-1] for step in steps.removals]
     expected = set(database.groups) - set(database.without(names).groups)
-    for name in sorted(expected & set(Database.read(machine.read).groups)):
-        _call(machine, ("groupdel", name))
+    for name in sorted(expected & set(Database.read(host.read_required).groups)):
+        _call(host, ("groupdel", name))
 
 
-def _call(machine: Machine, argv: Sequence[str], data: str | None = None) -> None:
-    rc, out, err = machine.run(list(argv), data)
+def _call(host: Host, argv: Sequence[str], data: str | None = None) -> None:
+    rc, out, err = host.run(list(argv), data)
     if rc:
         raise CommandError([f"{' '.join(argv)} exited {rc}: {(err or out).strip()}"])
 
@@ -136,13 +126,13 @@ def _call(machine: Machine, argv: Sequence[str], data: str | None = None) -> Non
 def _settle(
     accounts: Accounts,
     database: Database,
-    machine: Machine,
+    host: Host,
     homes: Homes,
     pairs: Mapping[str, KeyPair],
     check: bool,
 ) -> list[str]:
     """Bring homes and keys up to date; where check mode made no group yet, any number serves."""
-    groups = (database if check else Database.read(machine.read)).groups
+    groups = (database if check else Database.read(host.read_required)).groups
     planned = {group.name: group.gid or 0 for group in accounts.groups}
     actions = []
     for user in accounts.users:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import LOWEST, NOWHERE, unknown_groups
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -84,8 +85,7 @@ def machine_problems(
 def _busy(uid: int, processes: Callable[[int], list[int]]) -> str:
     """Return the processes of a user in words, or nothing."""
     found = processes(uid)
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return f"processes {', '.join(map(str, found[:3]))}{more} run on this machine" if found else ""
+    return f"processes {words.listed(found, 3)} run on this machine" if found else ""
 
 
 def _holders(pairs: Iterable[tuple[int, str]]) -> dict[int, list[str]]:

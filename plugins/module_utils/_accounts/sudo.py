@@ -13,9 +13,8 @@ import typing as t
 from pathlib import Path
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Accounts
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 HEADER = "# Written by Ansible (hpcai.gpucluster.accounts); changes are lost."
 
@@ -30,7 +29,7 @@ def sudo_text(accounts: Accounts) -> str:
 class SudoDropIn:
     """The drop-in file; sudo ignores names with a dot, so a file that is being written is never read."""
 
-    def __init__(self, path: Path, run: Callable[..., tuple[int, str, str]], visudo: str | None) -> None:
+    def __init__(self, path: Path, run: Runner, visudo: str | None) -> None:
         """Take the path, the runner and the checker (nothing where sudo is not installed)."""
         self._path = path
         self._run = run

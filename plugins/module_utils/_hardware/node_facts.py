@@ -14,13 +14,13 @@ import typing as t
 from pathlib import Path
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 
-class Host:
-    """A node, seen through a runner and a root folder."""
+class Node:
+    """A node, seen through a runner and a root directory."""
 
     def __init__(self, run: Runner, root: Path = Path("/")) -> None:
         self._run = run
@@ -79,10 +79,7 @@ class Host:
 
     def _first(self, args: Sequence[str], pattern: str) -> str | None:
         """Return what a command says, or None if there is no such command."""
-        try:
-            code, out, _err = self._run(args)
-        except FileNotFoundError:
-            return None
+        code, out, _err = self._run(args)
         match = re.search(pattern, out.strip()) if code == 0 else None
         return match.group(1) if match else None
 

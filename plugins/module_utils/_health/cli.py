@@ -80,7 +80,11 @@ def chosen(names: Sequence[str], sets: Sequence[str], config: dict[str, t.Any]) 
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gpucluster-check", description="Compare this node with its hardware record.")
+    parser = argparse.ArgumentParser(
+        prog="gpucluster-check",
+        description="Compare this node with its hardware record.",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),  # to ask for the width costs start time
+    )
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="checks to run; --list shows them (default: the set fast)"
     )

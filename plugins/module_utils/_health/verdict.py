@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+
 HEALTHY = "healthy"
 UNHEALTHY = "unhealthy"
 SUSPECT = "suspect"  # a bad sample that proves nothing yet
@@ -98,5 +100,4 @@ def tidy(text: str, longest: int = _LONGEST) -> str:
 
 def listing(items: t.Sequence[str], most: int = 4) -> str:
     """Return the first few items and how many more there are."""
-    more = len(items) - most
-    return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
+    return words.listed(items, most)

@@ -34,11 +34,13 @@ def slurm() -> slurm_job.Slurm:
     return slurm_job.Slurm(runner())
 
 
-def runner() -> slurm_job.Runner:
+def runner() -> bounded_run.Runner:
     """Return how the module starts commands of Slurm; one that is not there is an error that names it."""
 
-    def run(args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
-        code, out, err = bounded_run.feeding_runner(seconds(args))(args, data)
+    def run(
+        args: t.Sequence[str], data: str | None = None, environment: t.Mapping[str, str] | None = None
+    ) -> tuple[int, str, str]:
+        code, out, err = bounded_run.feeding_runner(seconds(args))(args, data, environment)
         # A step ends with the same status where the nodes lack its program.
         if code == bounded_run.MISSING and shutil.which(args[0]) is None:
             raise slurm_job.SlurmError(f"{err} on {platform.node()}. Run this where Slurm's commands are")

@@ -10,9 +10,7 @@ import json
 import typing as t
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 DIRECTORY = "/etc/slurm"
 # What an interrupted run was about to apply.

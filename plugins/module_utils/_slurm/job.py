@@ -22,7 +22,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import nod
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    Runner = Callable[[Sequence[str], t.Optional[str]], tuple[int, str, str]]
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED"}
 ACTIVE = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
@@ -132,7 +132,7 @@ class Slurm:
 
     def job(self, number: int) -> Job:
         """Return the state of a job, also when Slurm keeps it only in the accounting."""
-        code, out, err = self._run(["scontrol", "--oneliner", "show", "job", str(number)], None)
+        code, out, err = self._run(["scontrol", "--oneliner", "show", "job", str(number)])
         if code == 0 and "JobState=" in out:
             return _job(number, out)
         code, recorded, _error = self._run(
@@ -143,8 +143,7 @@ class Slurm:
                 "--parsable2",
                 f"--jobs={number}",
                 "--format=State,ExitCode,NodeList",
-            ],
-            None,
+            ]
         )
         fields = recorded.strip().split("|")
         if code != 0 or len(fields) < 3:
@@ -190,7 +189,7 @@ class Slurm:
         """Cancel jobs; one that is over is no error."""
         wanted = [str(number) for number in numbers]
         if wanted:
-            self._run(["scancel", "--quiet", *wanted], None)
+            self._run(["scancel", "--quiet", *wanted])
 
     def hostnames(self, expression: str) -> list[str]:
         """Return the names behind C(gpu[1-4,7])."""
@@ -203,7 +202,7 @@ class Slurm:
         if not names:
             return {}
         wanted = ["--noheader", f"--nodes={','.join(names)}", f"--format={slurm_nodes.FORMAT}"]
-        code, out, _err = self._run(["sinfo", "--Node", *wanted], None)
+        code, out, _err = self._run(["sinfo", "--Node", *wanted])
         return {node.name: node.condition for node in slurm_nodes.parse(out) if node.lost} if code == 0 else {}
 
     def step(self, number: int, step: Step) -> Result:
@@ -214,8 +213,7 @@ class Slurm:
                 *("timeout", "--kill-after=10", str(step.limit)),
                 *("srun", f"--jobid={number}", "--overlap", "--kill-on-bad-exit=1", f"--nodes={len(step.nodes)}"),
                 *(f"--nodelist={','.join(step.nodes)}", f"--job-name={step.name}", *step.options, *step.command),
-            ],
-            None,
+            ]
         )
         seconds = self._clock() - begin
         return Result(step, code, out, err, seconds, self._lost(number) if code else "")

@@ -67,7 +67,7 @@ def parse(text: t.Any) -> Version:
 
 
 def readable(series: tuple[int, int]) -> list[tuple[int, int]]:
-    """Return the major releases whose state a major release can read, the newest first and itself left out."""
+    """Return the major releases whose state a major release can read, the newest first, without itself."""
     back = 3 if series >= THREE_BACK_SINCE else 2
     return [other for other in _known(series) if other < series][: -back - 1 : -1]
 

@@ -18,11 +18,10 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import lim
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm.accounts import Accounting
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm.accounts import Settings
-
-    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 _ASSOCIATION = ("Account", "User", "Partition", "ParentName", "Share", "DefaultQOS", "QOS")
 _QOS = ("Name", "Priority", "Preempt", "PreemptMode", "Flags")

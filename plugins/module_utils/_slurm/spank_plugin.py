@@ -10,9 +10,9 @@ from __future__ import annotations
 import typing as t
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    Runner = Callable[[Sequence[str], Mapping[str, str]], tuple[int, str, str]]
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 # Each loads the plugins of plugstack.conf before it prints its help: srun in the context of a step, sbatch in that of
 # an allocation. Neither asks a daemon.
@@ -41,7 +41,7 @@ def files(text: str) -> dict[str, str]:
 def attempt(run: Runner, commands: Sequence[str], configuration: str, shows: str = "") -> None:
     """Have Slurm's commands load the plugin from a configuration of its own; raises SpankError."""
     for command in commands:
-        code, out, err = run([command, "--help"], {"SLURM_CONF": configuration})
+        code, out, err = run([command, "--help"], environment={"SLURM_CONF": configuration})
         if code != 0:
             raise SpankError(f"{command} says: {_reason(err or out)}")
         if shows and shows not in out:

@@ -3,14 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What is on the disks of a machine: read only, through lsblk, blkid and mdadm."""
+"""What is on the disks of a host: read only, through lsblk, blkid and mdadm."""
 
 from __future__ import annotations
 
 import json
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 COLUMNS = "NAME,TYPE,SIZE,RO,MODEL,MOUNTPOINT"
 HEAD_BYTES = 1024 * 1024
@@ -45,17 +48,17 @@ class Array(t.NamedTuple):
     devices: int
 
 
-def disks(machine: Machine) -> list[Disk]:
+def disks(host: Host) -> list[Disk]:
     """Return all disks as lsblk lists them, without their content."""
-    rc, out, err = machine.run(["lsblk", "--json", "--bytes", "--paths", "--output", COLUMNS])
+    rc, out, err = host.run(["lsblk", "--json", "--bytes", "--paths", "--output", COLUMNS])
     if rc != 0:
         raise StorageError(f"lsblk exited {rc}: {err.strip()}")
-    return [_disk(entry, _holders(machine, entry["name"])) for entry in json.loads(out)["blockdevices"]]
+    return [_disk(entry, _holders(host, entry["name"])) for entry in json.loads(out)["blockdevices"]]
 
 
-def _holders(machine: Machine, path: str) -> list[str]:
+def _holders(host: Host, path: str) -> list[str]:
     """Return the arrays that hold a disk; lsblk may leave out one that does not run."""
-    names = machine.entries(f"/sys/block/{path.rpartition('/')[2]}/holders") or []
+    names = host.entries(f"/sys/block/{path.rpartition('/')[2]}/holders") or []
     return [f"/dev/{name}" for name in names if name.startswith("md")]
 
 
@@ -92,13 +95,13 @@ def _excluded(disk: Disk, models: t.Sequence[str]) -> bool:
     return any(model.lower() in disk.model.lower() for model in models)
 
 
-def with_content(machine: Machine, disk: Disk) -> Disk:
+def with_content(host: Host, disk: Disk) -> Disk:
     """Return a disk with what it holds; blkid reads the device itself, not a cache."""
-    rc, out, err = machine.run(["blkid", "--probe", "--output", "export", disk.path])
+    rc, out, err = host.run(["blkid", "--probe", "--output", "export", disk.path])
     if rc == 8:
         return disk._replace(content="several file systems at once")
     if rc == 2:
-        blank = not machine.head(disk.path, HEAD_BYTES).strip(b"\0")
+        blank = not host.head(disk.path, HEAD_BYTES).strip(b"\0")
         return disk._replace(content="" if blank else "data of no known form")
     if rc != 0:
         raise StorageError(f"blkid exited {rc} on {disk.path}: {err.strip()}")
@@ -107,9 +110,9 @@ def with_content(machine: Machine, disk: Disk) -> Disk:
     return disk._replace(content=content, label=values.get("LABEL", ""), uuid=values.get("UUID", ""))
 
 
-def array_of(machine: Machine, path: str) -> Array:
+def array_of(host: Host, path: str) -> Array:
     """Return what the superblock of one member says."""
-    rc, out, err = machine.run(["mdadm", "--examine", "--export", path])
+    rc, out, err = host.run(["mdadm", "--examine", "--export", path])
     if rc != 0:
         raise StorageError(f"mdadm cannot read the superblock of {path}: {err.strip()}")
     values = pairs(out)

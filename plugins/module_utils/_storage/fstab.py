@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
 
 
 class Line(t.NamedTuple):

@@ -12,7 +12,10 @@ import typing as t
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import disks as storage_disks
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import fstab
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.disks import Array, Disk
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 FSTAB = "/etc/fstab"
 MOUNTINFO = "/proc/self/mountinfo"
@@ -155,19 +158,19 @@ def _create(spec: Spec, disks: list[Disk]) -> tuple[str, ...]:
 
 
 class Volume:
-    """One volume on one machine."""
+    """One volume on one host."""
 
-    def __init__(self, machine: Machine, spec: Spec, found: list[Disk]) -> None:
-        self._machine = machine
+    def __init__(self, host: Host, spec: Spec, found: list[Disk]) -> None:
+        self._host = host
         self._spec = spec
-        self._table = fstab.Table(machine.read(FSTAB), f"volume {spec.name}")
-        self._live = fstab.mounted(machine.read(MOUNTINFO)).get(spec.path)
+        self._table = fstab.Table(host.read(FSTAB), f"volume {spec.name}")
+        self._live = fstab.mounted(host.read(MOUNTINFO)).get(spec.path)
         # wipe may name a disk by another of its names
-        self._spec = spec._replace(wipe=tuple(machine.real_path(path) for path in spec.wipe))
+        self._spec = spec._replace(wipe=tuple(host.real_path(path) for path in spec.wipe))
         by_path = {disk.path: disk for disk in found}
-        self._disks = [self._inspect(by_path, path) for path in sorted(map(machine.real_path, spec.devices))]
+        self._disks = [self._inspect(by_path, path) for path in sorted(map(host.real_path, spec.devices))]
         self._arrays = {
-            disk.path: storage_disks.array_of(machine, disk.path)
+            disk.path: storage_disks.array_of(host, disk.path)
             for disk in self._disks
             if disk.content == "linux_raid_member"
         }
@@ -175,7 +178,7 @@ class Volume:
     def _inspect(self, by_path: dict[str, Disk], path: str) -> Disk:
         if path not in by_path:
             raise StorageError(f"there is no disk {path}; disks of this machine: {', '.join(by_path) or 'none'}")
-        return storage_disks.with_content(self._machine, by_path[path])
+        return storage_disks.with_content(self._host, by_path[path])
 
     def plan(self) -> Plan:
         """Return what is to be done, or raise if something forbids it."""
@@ -183,7 +186,7 @@ class Volume:
         self._refuse_place(planned)
         if planned.format or planned.steps:
             return planned
-        content = storage_disks.with_content(self._machine, Disk(planned.target)).content
+        content = storage_disks.with_content(self._host, Disk(planned.target)).content
         if content and content != self._spec.filesystem:
             raise StorageError(f"{planned.target} holds {content}, not {self._spec.filesystem}; it is not touched")
         return planned._replace(format=not content)
@@ -197,12 +200,12 @@ class Volume:
                 "remove that line or choose another path"
             )
         if self._live:
-            if planned.format or self._machine.real_path(self._live.source) != self._machine.real_path(planned.target):
+            if planned.format or self._host.real_path(self._live.source) != self._host.real_path(planned.target):
                 raise StorageError(
                     f"{path}: {self._live.source} ({self._live.type}) is mounted there; "
                     "unmount it or choose another path"
                 )
-        elif [name for name in self._machine.entries(path) or [] if name != "lost+found"]:
+        elif [name for name in self._host.entries(path) or [] if name != "lost+found"]:
             raise StorageError(f"{path}: the mount point is not empty; move away what it holds or choose another path")
 
     def text_after(self, uuid: str) -> str:
@@ -212,7 +215,7 @@ class Volume:
 
     def result(self, planned: Plan) -> dict[str, t.Any]:
         """Return what the module reports, before anything is done."""
-        before = self._machine.read(FSTAB)
+        before = self._host.read(FSTAB)
         after = (
             self.text_after("made with the file system")
             if planned.format or planned.steps
@@ -230,25 +233,25 @@ class Volume:
         for step in planned.steps:
             self._call(*step)
         if planned.steps:
-            self._machine.run(["udevadm", "settle", "--timeout=20"])
+            self._host.run(["udevadm", "settle", "--timeout=20"])
         spec = self._spec
         if planned.format:
             # Only on a disk found empty, or named to be wiped: an old file system may shine through a new array.
             self._call(f"mkfs.{spec.filesystem}", FORCE[spec.filesystem], "-q", "-L", spec.name, planned.target)
         after = self.text_after(self._uuid(planned.target))
-        if after != self._machine.read(FSTAB):
-            self._machine.write(FSTAB, after)
-            self._machine.run(["systemctl", "daemon-reload"])
+        if after != self._host.read(FSTAB):
+            self._host.write(FSTAB, after)
+            self._host.run(["systemctl", "daemon-reload"])
         if not self._live:
-            self._machine.make_folder(spec.path)
+            self._host.make_directory(spec.path)
             self._call("mount", spec.path)
         if planned.format:
             self._call("chmod", spec.mode, spec.path)
 
     def _uuid(self, target: str) -> str:
-        return storage_disks.with_content(self._machine, Disk(target)).uuid
+        return storage_disks.with_content(self._host, Disk(target)).uuid
 
     def _call(self, *args: str) -> None:
-        rc, out, err = self._machine.run(list(args))
+        rc, out, err = self._host.run(list(args))
         if rc != 0:
             raise StorageError(f"{' '.join(args)} exited {rc}: {(err or out).strip()}")

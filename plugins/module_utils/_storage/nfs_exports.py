@@ -14,7 +14,10 @@ import re
 import stat
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 ETAB = "/var/lib/nfs/etab"
 # There while the file may hold what the kernel was not told. A boot removes it, and publishes all.
@@ -111,7 +114,7 @@ class Plan(t.NamedTuple):
         return bool(self.folders) or self.before != self.after or self.publish
 
 
-def plan(exports: list[Export], machine: Machine, folders: Folders, file: str) -> Plan:
+def plan(exports: list[Export], host: Host, folders: Folders, file: str) -> Plan:
     """Compare the folders, the file and the kernel's table with what is wanted."""
     changes = {}
     for export in exports:
@@ -120,9 +123,9 @@ def plan(exports: list[Export], machine: Machine, folders: Folders, file: str) -
         if before != after:
             changes[export.path] = (before, after)
     text = HEADER + "".join(f"{export.line}\n" for export in exports) if exports else ""
-    current = machine.read(file)
-    known = {line.split()[0] for line in machine.read(ETAB).splitlines() if line.strip()}
-    told = current == text and not machine.read(PENDING) and {export.path for export in exports} <= known
+    current = host.read(file)
+    known = {line.split()[0] for line in host.read(ETAB).splitlines() if line.strip()}
+    told = current == text and not host.read(PENDING) and {export.path for export in exports} <= known
     return Plan(changes, current, text, publish=not told)
 
 
@@ -135,26 +138,24 @@ def _rights(export: Export, before: Rights | None, folders: Folders) -> Rights:
     )
 
 
-def apply(planned: Plan, machine: Machine, folders: Folders, file: str) -> None:
+def apply(planned: Plan, host: Host, folders: Folders, file: str) -> None:
     """Carry out a plan."""
     for path, (_before, after) in planned.folders.items():
         folders.make(path, after)
     if planned.publish:
-        machine.write(PENDING, f"{file}\n")
+        host.write(PENDING, f"{file}\n")
         if planned.before != planned.after:
-            machine.write(file, planned.after)
-        rc, out, err = machine.run(["exportfs", "-ra"])
+            host.write(file, planned.after)
+        rc, out, err = host.run(["exportfs", "-ra"])
         if rc != 0:
             raise StorageError(f"exportfs refused {file}: {(err or out).strip()}")
-        machine.remove(PENDING)
+        host.remove(PENDING)
 
 
-def elsewhere(exports: list[Export], machine: Machine) -> list[str]:
+def elsewhere(exports: list[Export], host: Host) -> list[str]:
     """Return the paths that /etc/exports names too, whose options then mix with ours."""
     named = {
-        line.split()[0]
-        for line in machine.read("/etc/exports").splitlines()
-        if line.strip() and not line.startswith("#")
+        line.split()[0] for line in host.read("/etc/exports").splitlines() if line.strip() and not line.startswith("#")
     }
     return sorted(named & {export.path for export in exports})
 

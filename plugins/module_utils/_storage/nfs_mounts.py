@@ -11,7 +11,10 @@ import json
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import fstab, nfs_support
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine, StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 FSTAB = "/etc/fstab"
 MOUNTINFO = "/proc/self/mountinfo"
@@ -75,15 +78,15 @@ class Plan(t.NamedTuple):
 
 
 class Mounts:
-    """The network mounts of one machine."""
+    """The network mounts of one host."""
 
-    def __init__(self, machine: Machine, seconds: float = 10) -> None:
-        self._machine = machine
+    def __init__(self, host: Host, seconds: float = 10) -> None:
+        self._host = host
         self._seconds = seconds
-        self._table = fstab.Table(machine.read(FSTAB), "nfs")
-        self._live = fstab.mounted(machine.read(MOUNTINFO))
-        self._waiting = fstab.waiting(machine.read(MOUNTINFO))
-        self._pending: list[str] = json.loads(machine.read(PENDING) or "[]")
+        self._table = fstab.Table(host.read(FSTAB), "nfs")
+        self._live = fstab.mounted(host.read(MOUNTINFO))
+        self._waiting = fstab.waiting(host.read(MOUNTINFO))
+        self._pending: list[str] = json.loads(host.read(PENDING) or "[]")
 
     # ---- what is wrong, before anything changes
 
@@ -108,7 +111,7 @@ class Mounts:
         # Never look into a folder on a mount that may hang: what lies below another mount is the server's.
         if mount.path in self._table.own() or any(mount.path.startswith(f"{other.path}/") for other in wanted):
             return
-        names = [name for name in self._machine.entries(mount.path) or [] if name != "lost+found"]
+        names = [name for name in self._host.entries(mount.path) or [] if name != "lost+found"]
         if names:
             shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
             raise StorageError(
@@ -120,7 +123,7 @@ class Mounts:
         """Return which servers do not answer and what needs them; empty if all do."""
         faults = []
         for server, kind in dict.fromkeys((mount.server, mount.type) for mount in wanted if mount.probed):
-            why = self._machine.connect(server, PORTS[kind], self._seconds)
+            why = self._host.connect(server, PORTS[kind], self._seconds)
             if why:
                 paths = ", ".join(mount.path for mount in wanted if mount.server == server)
                 faults.append(f"the server {server} of {paths} cannot be reached within {self._seconds:g} s ({why})")
@@ -129,7 +132,7 @@ class Mounts:
     def support(self, wanted: list[Wanted], load: bool = True) -> str:
         """Return why this machine cannot mount what is wanted; empty if it can."""
         for kind in dict.fromkeys(mount.type for mount in wanted):
-            why = nfs_support.missing(self._machine, kind, load)
+            why = nfs_support.missing(self._host, kind, load)
             if why:
                 return why
         return ""
@@ -141,15 +144,15 @@ class Mounts:
                 self._refuse_loss(mount)
 
     def _refuse_loss(self, mount: Wanted) -> None:
-        names = set(self._machine.entries(mount.path) or []) - {"lost+found"}
+        names = set(self._host.entries(mount.path) or []) - {"lost+found"}
         if not names:
             return
         aside = f"/run/gpucluster-mount-{fstab.unit_name(mount.path, 'look')}"
-        self._machine.make_folder(aside)
+        self._host.make_directory(aside)
         options = ",".join(word for word in mount.options if not word.startswith(("x-", "_netdev", "nofail")))
         self._call("mount", "-t", mount.type, "-o", f"{options},ro", mount.source, aside)
         try:
-            missing = sorted(names - set(self._machine.entries(aside) or []))
+            missing = sorted(names - set(self._host.entries(aside) or []))
         finally:
             self._call("umount", aside)
         if missing:
@@ -169,12 +172,12 @@ class Mounts:
         in_place = [mount.path for mount in ordered if mount.path in self._live]
         renew = [mount.path for mount in ordered if mount.path in in_place and self._outdated(mount, own)]
         return Plan(
-            fstab_before=self._machine.read(FSTAB),
+            fstab_before=self._host.read(FSTAB),
             fstab_after=self._table.text([mount.line for mount in ordered], adopted=paths),
             folders=[
                 mount.path
                 for mount in ordered
-                if mount.path not in [*own, *in_place] and self._machine.entries(mount.path) is None
+                if mount.path not in [*own, *in_place] and self._host.entries(mount.path) is None
             ],
             leave=leave,
             renew=renew,
@@ -201,7 +204,7 @@ class Mounts:
         lines = [*(mount.line for mount in wanted_order(wanted)), *(own[path] for path in stuck)]
         self._write(lines, {mount.path for mount in wanted})
         for path in plan.folders:
-            self._machine.make_folder(path)
+            self._host.make_directory(path)
         by_path = {mount.path: mount for mount in wanted}
         late = [path for path in reversed(plan.renew) if not self._renew(by_path[path], own.get(path))]
         renewed = [by_path[path] for path in plan.renew if path not in late]
@@ -218,8 +221,8 @@ class Mounts:
 
     def _write(self, lines: list[fstab.Line], adopted: set[str]) -> None:
         text = self._table.text(lines, adopted)
-        if text != self._machine.read(FSTAB):
-            self._machine.write(FSTAB, text)
+        if text != self._host.read(FSTAB):
+            self._host.write(FSTAB, text)
             self._call("systemctl", "daemon-reload")
 
     def _renew(self, mount: Wanted, before: fstab.Line | None) -> bool:
@@ -229,20 +232,20 @@ class Mounts:
         flags = _new_flags(before, mount) if self._live[mount.path].source == mount.source else []
         if not flags:
             return False
-        rc, _out, _err = self._machine.run(["mount", "-o", ",".join(["remount", *flags]), mount.source, mount.path])
+        rc, _out, _err = self._host.run(["mount", "-o", ",".join(["remount", *flags]), mount.source, mount.path])
         return rc == 0
 
     def _unmount(self, path: str, stop_automount: bool = True) -> bool:
         if path in self._live:
-            rc, _out, _err = self._machine.run(["timeout", str(UMOUNT_SECONDS), "umount", "--no-canonicalize", path])
+            rc, _out, _err = self._host.run(["timeout", str(UMOUNT_SECONDS), "umount", "--no-canonicalize", path])
             if rc != 0:
                 return False
         if stop_automount:
-            self._machine.run(["systemctl", "stop", fstab.unit_name(path, "automount")])
+            self._host.run(["systemctl", "stop", fstab.unit_name(path, "automount")])
         return True
 
     def _mount_all(self, mounts: list[Wanted]) -> None:
-        now = fstab.mounted(self._machine.read(MOUNTINFO))
+        now = fstab.mounted(self._host.read(MOUNTINFO))
         todo = sorted((mount for mount in mounts if mount.path not in now), key=lambda mount: mount.path.count("/"))
         for mount in todo:
             if "x-systemd.automount" in mount.options:
@@ -251,9 +254,9 @@ class Mounts:
 
     def _start(self, mount: Wanted) -> None:
         unit = fstab.unit_name(mount.path, "mount")
-        rc, _out, err = self._machine.run(["systemctl", "start", unit])
+        rc, _out, err = self._host.run(["systemctl", "start", unit])
         if rc != 0:
-            _rc, journal, _err = self._machine.run(
+            _rc, journal, _err = self._host.run(
                 ["journalctl", "--unit", unit, "--lines", "4", "--output", "cat", "--no-pager"]
             )
             reason = "; ".join(line.strip() for line in (journal or err).splitlines() if line.strip())
@@ -261,7 +264,7 @@ class Mounts:
 
     def _old_connections(self, wanted: list[Wanted], late: list[str]) -> list[str]:
         """Return the mounts that took over fewer connections, because another mount of their server is in use."""
-        now = fstab.mounted(self._machine.read(MOUNTINFO))
+        now = fstab.mounted(self._host.read(MOUNTINFO))
         return [
             mount.path
             for mount in wanted
@@ -274,12 +277,12 @@ class Mounts:
 
     def _remember(self, late: list[str]) -> None:
         if late:
-            self._machine.write(PENDING, json.dumps(sorted(late)), mode=0o600)
+            self._host.write(PENDING, json.dumps(sorted(late)), mode=0o600)
         else:
-            self._machine.remove(PENDING)
+            self._host.remove(PENDING)
 
     def _call(self, *args: str) -> None:
-        rc, out, err = self._machine.run(list(args))
+        rc, out, err = self._host.run(list(args))
         if rc != 0:
             raise StorageError(f"{' '.join(args)} exited {rc}: {(err or out).strip()}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 if t.TYPE_CHECKING:
-    from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import Machine
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 NAMES = {
     "nfs": "mount NFS",
@@ -20,11 +20,11 @@ NAMES = {
 }
 
 
-def missing(machine: Machine, module: str, load: bool = True) -> str:
+def missing(host: Host, module: str, load: bool = True) -> str:
     """Return in one sentence why the kernel lacks a file system; empty if it has it or can load it."""
-    if module in machine.read("/proc/filesystems").split():
+    if module in host.read("/proc/filesystems").split():
         return ""
-    rc, out, err = machine.run(["modprobe", *([] if load else ["--dry-run"]), "nfs" if module == "nfs4" else module])
+    rc, out, err = host.run(["modprobe", *([] if load else ["--dry-run"]), "nfs" if module == "nfs4" else module])
     if rc == 0:
         return ""
     reason = (err or out).strip().splitlines()

@@ -17,14 +17,9 @@ import typing as t
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
-
-    class FeedingRunner(t.Protocol):
-        """A runner that may give the program an input and more environment."""
-
-        def __call__(
-            self, args: Sequence[str], data: str | None = None, environment: Mapping[str, str] | None = None
-        ) -> tuple[int, str, str]: ...
+    # Runs a program and returns its exit status, its output and its errors. Takes the program with its arguments;
+    # where the caller has them, data for its standard input, and more environment. Tests hand in what takes less.
+    Runner = Callable[..., tuple[int, str, str]]
 
 
 # Exit statuses of what did not end in time, as timeout(1) has it, and of what is not there, as a shell has it.
@@ -133,13 +128,15 @@ class Started:
 def bounded_runner(timeout: float) -> Runner:
     """Return a runner that ends every program after so many seconds."""
 
-    def run(args: Sequence[str]) -> tuple[int, str, str]:
-        return Started(args).wait(timeout)
+    def run(
+        args: Sequence[str], data: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> tuple[int, str, str]:
+        return Started(args, data, environment).wait(timeout)
 
     return run
 
 
-def feeding_runner(timeout: float) -> FeedingRunner:
+def feeding_runner(timeout: float) -> Runner:
     """
     Return a runner that ends every program after so many seconds and reports that as its exit status.
 

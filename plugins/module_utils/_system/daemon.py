@@ -10,9 +10,9 @@ from __future__ import annotations
 import typing as t
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 # InactiveExit is when systemd began to start the unit. A daemon that reads its configuration again by replacing itself
 # with a new process, as slurmctld and slurmd do, has a newer process with the environment of the old one.
@@ -31,15 +31,6 @@ class DaemonError(Exception):
     """The daemon cannot be brought to its state; the text says what to do."""
 
 
-class Machine(t.NamedTuple):
-    """What the code needs of the machine that it runs on."""
-
-    run: Runner
-    changed_at: Callable[[str], float]  # when a file was last changed, by the clock; 0 for one that is not there
-    program: Callable[[str], str]  # what /proc/PID/exe points to; empty if there is no such process
-    boot_clock: Callable[[], float]  # the clock's time when the monotonic one was 0
-
-
 class Plan(t.NamedTuple):
     """What is to be done with the unit."""
 
@@ -54,9 +45,9 @@ class Plan(t.NamedTuple):
         return self.enable or bool(self.action)
 
 
-def status(unit: str, machine: Machine) -> dict[str, str]:
+def status(unit: str, host: Host) -> dict[str, str]:
     """Return what systemd knows about the unit."""
-    code, out, err = machine.run(["systemctl", "show", f"--property={','.join(PROPERTIES)}", unit])
+    code, out, err = host.run(["systemctl", "show", f"--property={','.join(PROPERTIES)}", unit])
     if code:
         raise DaemonError(f"systemctl show {unit}: {err.strip() or out.strip()}")
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
@@ -67,40 +58,40 @@ def is_missing(found: Mapping[str, str]) -> bool:
     return found.get("LoadState") != "loaded"
 
 
-def plan(found: Mapping[str, str], files: Sequence[str], machine: Machine) -> Plan:
+def plan(found: Mapping[str, str], files: Sequence[str], host: Host) -> Plan:
     """Return what is to be done with a unit that is there."""
     reasons = []
     action = "start"
     if found.get("ActiveState") in ("active", "reloading"):
-        reasons = _outdated(found, files, machine)
+        reasons = _outdated(found, files, host)
         action = "restart" if reasons else ""
     return Plan(found.get("NeedDaemonReload") == "yes", found.get("UnitFileState") == "disabled", action, reasons)
 
 
-def _outdated(found: Mapping[str, str], files: Sequence[str], machine: Machine) -> list[str]:
+def _outdated(found: Mapping[str, str], files: Sequence[str], host: Host) -> list[str]:
     reasons = []
-    program = machine.program(found.get("MainPID", "0"))
+    program = host.program(found.get("MainPID", "0"))
     if program.endswith(" (deleted)"):
         reasons.append(f"{program[: -len(' (deleted)')]} was replaced")
-    started = machine.boot_clock() + int(found.get("InactiveExitTimestampMonotonic") or 0) / 1e6
-    return reasons + [f"{path} was changed" for path in files if machine.changed_at(path) > started]
+    started = host.boot_clock() + int(found.get("InactiveExitTimestampMonotonic") or 0) / 1e6
+    return reasons + [f"{path} was changed" for path in files if host.changed_at(path) > started]
 
 
-def apply(unit: str, wanted: Plan, machine: Machine) -> None:
+def apply(unit: str, wanted: Plan, host: Host) -> None:
     """Do what is to be done."""
     if wanted.reload:
-        _call(machine, "daemon-reload")
+        _call(host, "daemon-reload")
     if wanted.enable:
-        _call(machine, "enable", unit)
+        _call(host, "enable", unit)
     if wanted.action:
-        _call(machine, wanted.action, unit)
+        _call(host, wanted.action, unit)
 
 
-def _call(machine: Machine, *args: str) -> None:
-    code, out, err = machine.run(["systemctl", *args])
+def _call(host: Host, *args: str) -> None:
+    code, out, err = host.run(["systemctl", *args])
     if not code:
         return
     log = ""
     if len(args) > 1:
-        log = machine.run(["journalctl", "--no-pager", "--output=cat", f"--lines={LOG_LINES}", f"--unit={args[1]}"])[1]
+        log = host.run(["journalctl", "--no-pager", "--output=cat", f"--lines={LOG_LINES}", f"--unit={args[1]}"])[1]
     raise DaemonError(f"systemctl {' '.join(args)}: {err.strip() or out.strip()}\n{log}".rstrip())

@@ -12,10 +12,10 @@ import re
 import typing as t
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    Runner = Callable[[Sequence[str]], tuple[int, str, str]]
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 CHECKSUM = re.compile(r"(sha256|sha384|sha512):([0-9a-fA-F]{64,128})")
 _DIGITS = {"sha256": 64, "sha384": 96, "sha512": 128}
@@ -102,7 +102,8 @@ def install(run: Runner, files: Sequence[str], others: Sequence[str]) -> None:
             "-o=APT::Sandbox::User=root",
             *files,
             *others,
-        ]
+        ],
+        environment={"DEBIAN_FRONTEND": "noninteractive"},
     )
     if code:
         said = [line for line in (err + "\n" + out).splitlines() if line.strip()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import graph, model
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import RequestError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import (
@@ -63,7 +64,7 @@ class Groups:
         missing = self.unmatched()
         if missing:
             names = sorted({name for groups in self._known.values() for name in groups or []}, key=str.lower)
-            seen = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+            seen = words.listed(names, 10)
             raise ConfigError(
                 f"{self.option}: no resource group fits {missing[0]!r}{meant(missing[0], map(str.lower, names))}; "
                 f"the caller can see: {seen or 'none'}"

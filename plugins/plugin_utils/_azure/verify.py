@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import filters, model, scale_sets
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import RequestError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.work import OPTIONAL, Rows, Task, Work
@@ -264,5 +265,4 @@ def _is_instance(machine: Row) -> bool:
 
 
 def _named(ids: Iterable[str]) -> str:
-    names = [str(model.last(one)) for one in ids]
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return words.listed([model.last(one) for one in ids])

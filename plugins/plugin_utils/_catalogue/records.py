@@ -19,8 +19,8 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import rules
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.spec import RECORD
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,6 +113,21 @@ def problems(record: t.Any) -> list[str]:
     if result.error_messages:
         return [str(message) for message in result.error_messages]
     return rules.problems(_pruned(result.validated_parameters))
+
+
+def problems_of_groups(value: t.Any) -> list[str]:
+    """Return what is wrong in a record, or in nodes in groups of equals, each with its record."""
+    if not isinstance(value, list):
+        return problems(value)
+    return [
+        fault
+        for group in value
+        for fault in (
+            problems(group["record"])
+            if isinstance(group, Mapping) and {"hosts", "record"} <= set(group)
+            else [f"found {group!r}; allowed: mappings of hosts and record"]
+        )
+    ]
 
 
 def _filled(record: Mapping[str, t.Any]) -> Record:

@@ -12,6 +12,7 @@ import re
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nfs
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
@@ -105,8 +106,8 @@ def _names(cluster: Cluster) -> Iterator[str]:
     ]
     if wrong:
         yield (
-            f"inventory: found machines of Slurm named {_some(wrong)}; allowed: the name that 'hostname -s' prints on"
-            " the machine, in lower case; its address or its long name goes into ansible_host"
+            f"inventory: found machines of Slurm named {words.listed(wrong)}; allowed: the name that 'hostname -s'"
+            " prints on the machine, in lower case; its address or its long name goes into ansible_host"
         )
 
 
@@ -133,8 +134,8 @@ def _sizes(cluster: Cluster) -> Iterator[str]:
     wrong = [host for host in cluster.computes if host in set(cluster.unsized)]
     if wrong:
         yield (
-            f"gpucluster_vm_size: found nothing for {_some(wrong)}; allowed: {', '.join(records.names())}, or other"
-            " hardware in gpucluster_vm_size_record"
+            f"gpucluster_vm_size: found nothing for {words.listed(wrong)}; allowed: {', '.join(records.names())}, or"
+            " other hardware in gpucluster_vm_size_record"
         )
 
 
@@ -186,13 +187,8 @@ def _user(cluster: Cluster) -> Iterator[str]:
         if isinstance(one, Mapping) and str(one.get("uid")) == number and one.get("state") != "absent"
     ]
     if owners:
-        allowed = f"a number that no user has; users_accounts gives it to {_some(owners)}"
+        allowed = f"a number that no user has; users_accounts gives it to {words.listed(owners)}"
         yield problem("slurm_user_uid", int(number), allowed)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 _PARTS = (_groups, _names, _sizes, _localhost, _named_machines, _state, _filer, _user)

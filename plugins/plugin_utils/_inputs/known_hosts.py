@@ -19,20 +19,20 @@ _NAME = re.compile(r"[A-Za-z0-9_.:-]+\Z")
 _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp\d+) [A-Za-z0-9+/]+=*\Z")
 
 
-class Machine(t.TypedDict):
+class KnownHost(t.TypedDict):
     """One machine: the names that it is called by, the one of the inventory first, and its key if that is known."""
 
     names: list[str]
     key: str
 
 
-def machines(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, t.Any]]) -> list[Machine]:
+def machines(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, t.Any]]) -> list[KnownHost]:
     """Return the machines with the keys that this run has seen."""
     known = {host: hostvars[host] for host in hosts if host in hostvars}
     return [_machine(host, known.get(host, {})) for host in dict.fromkeys(hosts)]
 
 
-def render(known: str, wanted: Sequence[Machine]) -> str:
+def render(known: str, wanted: Sequence[KnownHost]) -> str:
     """Return known_hosts with the keys of these machines and of no others; one that was not seen stays what it was."""
     before = {name: key for names, key in _lines(known) for name in names}
     lines = []
@@ -44,7 +44,7 @@ def render(known: str, wanted: Sequence[Machine]) -> str:
     return "".join(lines)
 
 
-def _machine(host: str, variables: Mapping[str, t.Any]) -> Machine:
+def _machine(host: str, variables: Mapping[str, t.Any]) -> KnownHost:
     """Return one machine."""
     facts = variables.get("ansible_facts") or {}
     address = str(variables.get("ansible_host") or "")

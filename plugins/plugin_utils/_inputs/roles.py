@@ -7,17 +7,21 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import lists
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import enroot_checks, rules, storage_checks
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_true
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_true, problem
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import pyxis
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     Values = Mapping[str, t.Any]
+
+
+_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", re.IGNORECASE)
 
 
 def problems(role: str, values: Values) -> list[str]:
@@ -51,8 +55,25 @@ def _pyxis(values: Values) -> list[str]:
     return [f"pyxis_options: {fault}; every job would fail" for fault in faults]
 
 
+def _health(values: Values) -> list[str]:
+    faults = []
+    if values.get("health_hardware") == {}:
+        example = "{{ 'DGX_H100' | hpcai.gpucluster.vm_size }}"
+        faults.append(f'health_hardware: found nothing; allowed: a hardware record, such as "{example}"')
+    lines, checksum = values.get("health_nhc_lines"), str(values.get("health_nhc_source_checksum", ""))
+    if values.get("health_provider") == "builtin" and lines:
+        allowed = "an empty list, because health_provider is builtin, which runs none of them"
+        faults.append(problem("health_nhc_lines", lines, allowed))
+    if values.get("health_provider") == "nhc" and not _CHECKSUM.fullmatch(checksum):
+        release = values.get("health_nhc_version")
+        allowed = f"sha256:, sha384: or sha512: and the digest, because no checksum of NHC {release} is known"
+        faults.append(problem("health_nhc_source_checksum", checksum, allowed))
+    return faults
+
+
 _OWN: dict[str, Callable[[Values], list[str]]] = {
     "enroot": enroot_checks.problems,
+    "health": _health,
     "nfs": storage_checks.problems,
     "pyxis": _pyxis,
     "scratch": storage_checks.problems,

@@ -307,8 +307,9 @@ def _ruled(name: str, value: t.Any) -> Iterator[str]:
 
 def _sizes(values: Values) -> Iterator[str]:
     for name, record in values.items():
-        if record and (name == "gpucluster_vm_size_record" or name.endswith("_hardware")):
-            yield from (f"{name}: {fault}" for fault in _record_faults(record))
+        is_role = name.endswith("_hardware") and not _has_no_devices(record)
+        if record and (name == "gpucluster_vm_size_record" or is_role):
+            yield from (f"{name}: {fault}" for fault in records.problems_of_groups(record))
     if not values.get("gpucluster_vm_size_record") and values.get("gpucluster_vm_size"):
         try:
             records.find(values["gpucluster_vm_size"])
@@ -316,13 +317,9 @@ def _sizes(values: Values) -> Iterator[str]:
             yield f"gpucluster_vm_size: {exc}"
 
 
-def _record_faults(value: t.Any) -> Iterator[str]:
-    """Judge a hardware record, or nodes in groups of equals, as validate_hardware takes them too."""
-    for kind in value if isinstance(value, list) else [{"hosts": "all", "record": value}]:
-        if isinstance(kind, Mapping) and {"hosts", "record"} <= set(kind):
-            yield from records.problems(kind["record"])
-        else:
-            yield f"found {kind!r}; allowed: mappings of hosts and record"
+def _has_no_devices(record: t.Any) -> bool:
+    """Tell whether a record is that of a machine that takes no jobs, which playbooks/vars/cluster.yml makes."""
+    return isinstance(record, Mapping) and "name" not in record and record.get("gpus") == {"count": 0}
 
 
 def _checks(values: Values) -> Iterator[str]:

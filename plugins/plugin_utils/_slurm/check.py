@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import release
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf, hostlist, keys, values
 
 if t.TYPE_CHECKING:
@@ -119,9 +120,7 @@ def _names(value: t.Any) -> list[str]:
 
 def _some(names: Iterable[str]) -> str:
     """Return the first few of many names."""
-    ordered = sorted(names, key=hostlist.natural_key)
-    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
-    return ", ".join(ordered[:_SHOWN]) + more
+    return words.listed(sorted(names, key=hostlist.natural_key), _SHOWN)
 
 
 def _hosts(cluster: Cluster) -> tuple[set[str], list[str]]:

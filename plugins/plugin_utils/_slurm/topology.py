@@ -16,6 +16,7 @@ import dataclasses
 import re
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
 if t.TYPE_CHECKING:
@@ -125,8 +126,7 @@ def _compare(
 
 def _some(names: Iterable[str]) -> str:
     """Return the first few of many names."""
-    ordered = sorted(names, key=hostlist.natural_key)
-    return ", ".join(ordered[:_SHOWN]) + (f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else "")
+    return words.listed(sorted(names, key=hostlist.natural_key), _SHOWN)
 
 
 def _shape_problems(topology: Topology, kind: str, block_sizes: Sequence[int]) -> list[str]:

@@ -11,8 +11,9 @@ import typing as t
 from collections import Counter
 from datetime import datetime, timezone
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.advice import advice
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.outcomes import (
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import (
     FAIL,
     NOT_RUN,
     PASS,
@@ -106,7 +107,7 @@ def summary(report: Report) -> str:
         parts.append(f"did not run although it was asked for: {', '.join(missing)}")
     if failed:
         parts.append(
-            f"{len(failed)} of {len(report['checks'])} checks failed" + (f", on {_some(nodes)}" if nodes else "")
+            f"{len(failed)} of {len(report['checks'])} checks failed" + (f", on {words.listed(nodes)}" if nodes else "")
         )
     if warned:
         parts.append(f"{_count(len(warned), 'warning')}")
@@ -136,7 +137,7 @@ def worst(report: Report, most: int = 10) -> list[str]:
     order = {"isolation.node": 0, "isolation.link": 0, "isolation.shared": 0, "stage": 1, "stage.follows": 3}
     failed.sort(key=lambda item: order.get(item["check"], 2))
     lines = [f"{item['node'] + ': ' if item['node'] else ''}{item['title']}: {item['message']}" for item in failed]
-    return lines[:most] + ([f"and {len(lines) - most} more"] if len(lines) > most else [])
+    return [*lines[:most], *filter(None, [words.more(lines, most)])]
 
 
 def compare(report: Report, baseline: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -260,11 +261,6 @@ def _change(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any], least: float
     if before and after and same_size and min(before, after) < (1 - least) * max(before, after):
         return {**change, "worse": after < before}
     return None
-
-
-def _some(names: t.Sequence[str]) -> str:
-    """Return at most five names."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _count(number: int, noun: str) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import statistics
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.outcomes import margin
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.figure_checks import margin
 
 Report = t.Mapping[str, t.Any]
 Item = t.Mapping[str, t.Any]
@@ -87,7 +88,7 @@ def names(nodes: t.Iterable[str]) -> str:
     try:
         return hostlist.compress(wanted)
     except hostlist.HostlistError:
-        return "; ".join(wanted[:4]) + (f" and {len(wanted) - 4} more" if len(wanted) > 4 else "")
+        return words.listed(wanted, 4, "; ")
 
 
 def duration(seconds: float | None) -> str:

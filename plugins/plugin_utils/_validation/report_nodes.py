@@ -3,16 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The table of nodes by checks. Of many nodes, those without a complaint are one line."""
+"""The table of nodes, those with failures first. Many nodes without a complaint share one row."""
 
 from __future__ import annotations
 
 import typing as t
-from html import escape
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.outcomes import natural
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import natural
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.report_figures import names
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.report_words import SIGNS, WORDS
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.report_words import WORDS
 
 Report = t.Mapping[str, t.Any]
 Item = t.Mapping[str, t.Any]
@@ -24,27 +23,24 @@ _GOOD, _BAD = 32, 100
 _VERSIONS = "preflight.version"
 
 
-def nodes(report: Report) -> str:
-    """Return the table, the nodes with failures first."""
+def nodes(report: Report) -> dict[str, t.Any] | None:
+    """Return the table, or nothing where there is none."""
     rows = _rows(report["checks"])
     columns = _columns(report["checks"])
     if not rows or not columns:
-        return ""
+        return None
     bad = {node: _badness(row) for node, row in rows.items()}
     ordered = sorted(rows, key=lambda name: (bad[name], natural(name)))
     sick = [node for node in ordered if bad[node] != (0, 0)]
     good = [node for node in ordered if bad[node] == (0, 0)]
     folded = good if len(good) > _GOOD else []
-    lines = [_line(node, rows[node], columns) for node in sick[:_BAD]]
-    lines += [_line(node, rows[node], columns) for node in good if not folded]
-    lines += [_fold(folded, rows, columns)] if folded else []
-    head = "".join(_head(title, has) for title, has in columns.values())
-    table = f'<table class="nodes"><thead><tr><th>node</th>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
-    more = (
-        f"<p>and {len(sick) - _BAD} more nodes with complaints; report.json has them.</p>" if len(sick) > _BAD else ""
-    )
-    note = "<p>Checks that ran on no node are under <i>What was not proved</i>.</p>"
-    return f'<h2>Nodes</h2>\n{note}<div class="scroll">{table}</div>{more}\n'
+    shown = [*sick[:_BAD], *([] if folded else good)]
+    return {
+        "columns": [{"title": title, "figures": figures} for title, figures in columns.values()],
+        "rows": [{"node": name, "cells": [_cell(rows[name].get(key), key) for key in columns]} for name in shown],
+        "good": _fold(folded, rows, columns) if folded else None,
+        "more": max(0, len(sick) - _BAD),
+    }
 
 
 def _rows(checks: t.Sequence[Item]) -> dict[str, Row]:
@@ -78,39 +74,30 @@ def _badness(row: Row) -> tuple[int, int]:
     return -statuses.count("fail"), -statuses.count("warn")
 
 
-def _head(title: str, figures: bool) -> str:
-    """Return the head of a column; words stand upright where the column is narrow."""
-    return (
-        f'<th class="{"wide" if figures else "turned"}"><span>{escape(title)}{", GB/s" if figures else ""}</span></th>'
-    )
-
-
-def _line(node: str, row: Row, columns: t.Iterable[str]) -> str:
-    """Return the line of one node."""
-    return f"<tr><th>{escape(node)}</th>{''.join(_cell(row.get(column), column) for column in columns)}</tr>\n"
-
-
-def _cell(item: Item | None, column: str) -> str:
+def _cell(item: Item | None, column: str) -> dict[str, str] | None:
     """Return one cell; the message shows when one points at it. The search says nothing about nodes that it acquits."""
     if item is None and column.startswith("isolation"):
-        return "<td></td>"
+        return None
     if item is None:
-        return '<td class="cell not_run" title="not run">-</td>'
-    number = f' <span class="figure">{item["measured"]:.4g}</span>' if item.get("measured") is not None else ""
-    title = escape(f"{WORDS[item['status']]}: {item['message']}".rstrip(": "), quote=True)
-    return f'<td class="cell {item["status"]}" title="{title}">{SIGNS[item["status"]]}{number}</td>'
+        return {"status": "not_run", "title": "not run", "figure": ""}
+    figure = f"{item['measured']:.4g}" if item.get("measured") is not None else ""
+    title = f"{WORDS[item['status']]}: {item['message']}".rstrip(": ")
+    return {"status": item["status"], "title": title, "figure": figure}
 
 
-def _fold(folded: t.Sequence[str], rows: t.Mapping[str, Row], columns: t.Iterable[str]) -> str:
-    """Return one line for all nodes without a complaint."""
-    cells = ""
+def _fold(folded: t.Sequence[str], rows: t.Mapping[str, Row], columns: t.Iterable[str]) -> dict[str, t.Any]:
+    """Return one row for all nodes without a complaint."""
+    cells = []
     for column in columns:
         items = [
             rows[node][column] for node in folded if column in rows[node] and rows[node][column]["status"] == "pass"
         ]
         values = [item["measured"] for item in items if item.get("measured") is not None]
-        span = f' <span class="figure">{min(values):.4g} to {max(values):.4g}</span>' if values else ""
-        count = "" if len(items) == len(folded) else f" {len(items)}"
-        status = "pass" if items else "not_run"
-        cells += f'<td class="cell {status}">{SIGNS[status]}{count}{span}</td>'
-    return f'<tr><th class="many">{len(folded)} nodes without a complaint: {escape(names(folded))}</th>{cells}</tr>\n'
+        cells.append(
+            {
+                "status": "pass" if items else "not_run",
+                "count": None if len(items) == len(folded) else len(items),
+                "figure": f"{min(values):.4g} to {max(values):.4g}" if values else "",
+            }
+        )
+    return {"count": len(folded), "names": names(folded), "cells": cells}

@@ -16,6 +16,8 @@ import statistics
 import typing as t
 from html import escape
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+
 Line = t.Mapping[str, t.Any]
 Levels = t.Mapping[str, float]
 
@@ -232,14 +234,14 @@ def _points(line: Line) -> list[tuple[float, float]]:
 
 def _labels(lines: t.Sequence[Line], apart: float) -> list[tuple[str, float]]:
     """Return names for the ends of the bad lines, lowest first; lines that end together share one."""
-    found: list[tuple[str, float, int]] = []
+    found: list[tuple[list[str], float]] = []
     for line in lines:
         value = float(line["rows"][-1]["busbw"])
         if found and value - found[-1][1] < apart:
-            found[-1] = (found[-1][0], found[-1][1], found[-1][2] + 1)
+            found[-1][0].append(line["name"])
         else:
-            found.append((line["name"], value, 0))
-    return [(f"{name} and {more} more" if more else name, value) for name, value, more in found]
+            found.append(([line["name"]], value))
+    return [(words.listed(names, 1), value) for names, value in found]
 
 
 def _least(levels: Levels | None) -> float:

@@ -3,31 +3,39 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The words, signs and tables of the page of a report."""
+"""Words, signs and tables of the page. A table is data here; the template draws it."""
 
 from __future__ import annotations
 
 import typing as t
-from html import escape
 
 WORDS = {"pass": "pass", "warn": "warning", "fail": "FAIL", "not_run": "not run", "missing": "did not run"}
 SIGNS = {"pass": "✓", "warn": "!", "fail": "✗", "not_run": "-", "missing": "✗", "": ""}
+# So many lines of one kind are on the page; report.json has all of them.
+MOST = 40
 
-# Class, name (for narrow screens, where each cell is a line) and text of a cell.
+# Class, name and text of a cell. The class C(name) is that of the cell that names the row. Narrow screens show a cell
+# as a line with its name.
 Cell = tuple[str, str, str]
+Table = dict[str, t.Any]
 
 
-def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[Cell]]) -> str:
-    """Return a table; columns without any text are left out, and on narrow screens a row is a block."""
+def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[Cell]], total: int | None = None) -> Table | None:
+    """
+    Return a table, or nothing where there are no rows; columns without any text are left out.
+
+    O(total) is the number of all rows, of which O(rows) may be the first ones.
+    """
+    if not rows:
+        return None
     used = [place for place in range(len(head)) if any(row[place][2] for row in rows)]
-    top = "".join(f"<th>{escape(head[place])}</th>" for place in used)
-    body = "".join(f"<tr>{''.join(_cell(*row[place]) for place in used)}</tr>\n" for row in rows)
-    return f'<table class="rows"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>\n'
+    return {
+        "head": [head[place] for place in used],
+        "rows": [[row[place] for place in used] for row in rows],
+        "more": max(0, (total or 0) - len(rows)),
+    }
 
 
-def _cell(kind: str, label: str, text: str) -> str:
-    """Return one cell; one without text takes no line on a narrow screen."""
-    tag = "th" if kind == "name" else "td"
-    names = " ".join(filter(None, [kind if kind != "name" else "", "" if text else "empty"]))
-    named = (f' class="{names}"' if names else "") + (f' data-name="{escape(label, quote=True)}"' if label else "")
-    return f"<{tag}{named}>{escape(text)}</{tag}>"
+def figure(value: float | None, unit: str) -> str:
+    """Return a figure with its unit."""
+    return "" if value is None else f"{value:.4g} {unit}"

@@ -30,7 +30,7 @@ VAGUE = re.compile(
 )
 # Files of roles and playbooks whose names are not rewritten yet.
 UNFINISHED = re.compile(
-    r"roles/(munge|nhc|health|slurm|validate)/|playbooks/(check|check_input|groups|health|lab_\w+|pinning|slurm|validate\w*)\.yml"
+    r"roles/(munge|slurm|validate)/|playbooks/(check_input|groups|lab_\w+|pinning|slurm|validate\w*)\.yml"
 )
 
 

@@ -20,6 +20,10 @@ ROOT = Path(__file__).parents[3]
 H100 = records.find("DGX_H100")
 LAB = records.find("lab")
 OTHER = records.find("Standard_NC96ads_A100_v4")
+# The role takes groups of equal nodes, or one record.
+JUDGED_BY = (
+    "(__validate_settings.hardware if validate_hardware is mapping else __validate_settings.hardware[0].record).name"
+)
 ROLES = sorted(
     path.name for path in (ROOT / "roles").iterdir() if "_hardware:" in (path / "defaults/main.yml").read_text("utf-8")
 )
@@ -44,13 +48,13 @@ def role_value(role: str, expression: str, **variables: t.Any) -> t.Any:
         ("enroot", "[enroot_gpus, enroot_infiniband]", [True, True], [True, False]),
         ("docker", "docker_gpus", True, True),
         ("health", "__health_config.vm_size", "DGX_H100", "Standard_NC96ads_A100_v4"),
-        ("validate", "__validate_record.name", "DGX_H100", "Standard_NC96ads_A100_v4"),
+        ("validate", JUDGED_BY, "DGX_H100", "Standard_NC96ads_A100_v4"),
     ],
 )
 def test_a_role_takes_the_record_of_the_playbooks_or_its_own(
     role: str, expression: str, of_the_playbooks: t.Any, of_the_role: t.Any
 ) -> None:
-    kinds = {"gpucluster_slurm_nodes": [{"hosts": "gpu[1-2]", "record": H100}], "__validate_selected": ["gpu2"]}
+    kinds = {"gpucluster_slurm_nodes": [{"hosts": "gpu[1-2]", "record": H100}]}
 
     assert role_value(role, expression, gpucluster_hardware=H100, **kinds) == of_the_playbooks
     own = {"gpucluster_hardware": LAB, f"{role}_hardware": OTHER}
@@ -75,11 +79,12 @@ def test_nothing_else_names_the_hardware_of_a_machine() -> None:
         and re.search(r"(gpucluster|azure|[a-z]+)_vm_size", re.sub(r"(?m)^#.*", "", path.read_text("utf-8")))
     }
 
-    assert readers == set()
+    # The lab breaks what its own inventory calls simulated.
+    assert readers - {"playbooks/lab_fault.yml"} == set()
 
 
 @pytest.mark.parametrize(
-    ("role", "expression"), [("gpu", "gpu_count"), ("health", "__health_problem"), ("nccl", "__nccl_conf")]
+    ("role", "expression"), [("gpu", "gpu_count"), ("health", "__health_config"), ("nccl", "__nccl_conf")]
 )
 @pytest.mark.parametrize(
     ("given", "words"),
@@ -103,7 +108,7 @@ def test_a_role_that_needs_a_record_says_so(role: str, expression: str, given: d
         ("enroot", "[enroot_gpus, enroot_infiniband]", [True, False]),
         ("docker", "docker_gpus", False),
         ("nccl", "nccl_topology", "none"),
-        ("validate", "__validate_record", {}),
+        ("validate", "__validate_settings.hardware", []),
     ],
 )
 def test_a_role_that_can_do_without_a_record_does(role: str, expression: str, found: t.Any) -> None:

@@ -22,30 +22,6 @@ HARDWARE = {
 LINES = ["* || check_ps_service -u root sshd"]
 
 
-def test_input_that_nothing_would_use_is_refused(tmp_path: Path) -> None:
-    cases: dict[str, dict[str, t.Any]] = {
-        "default": {},
-        "nhc": {"health_provider": "nhc", "health_nhc_lines": LINES},
-        "lines": {"health_nhc_lines": LINES},
-        "version": {"health_provider": "nhc", "health_nhc_version": "9.9.9"},
-        "checksum": {
-            "health_provider": "nhc",
-            "health_nhc_version": "9.9.9",
-            "health_nhc_source_checksum": f"sha256:{'0' * 64}",
-        },
-    }
-    cases = {name: {"gpucluster_hardware": HARDWARE, **case} for name, case in cases.items()}
-    found = role_values(tmp_path, "health", "__health_problem", cases)
-
-    assert {name: problem.partition(" ")[0] for name, problem in found.items()} == {
-        "default": "",
-        "nhc": "",
-        "lines": "health_nhc_lines",
-        "version": "health_nhc_source_checksum",
-        "checksum": "",
-    }
-
-
 def test_the_default_provider_needs_no_download(tmp_path: Path) -> None:
     cases: dict[str, dict[str, t.Any]] = {
         "default": {},

@@ -33,11 +33,13 @@ class Application(t.NamedTuple):
     """
     One entry point of a role on one machine.
 
-    C(inputs) are its switches and choices, C(left) those that nobody set, and C(value) returns the value of one.
+    C(imports) are the other files of tasks that it always runs, C(inputs) its switches and choices, and C(left) those
+    that nobody set; C(value) returns the value of one.
     """
 
     role: str
     entry: str
+    imports: frozenset[str]
     inputs: frozenset[str]
     left: frozenset[str]
     value: t.Callable[[str], t.Any]
@@ -197,7 +199,17 @@ class Scenario:
         entry = Path(entry).stem
         here = {**defaults, **variables, **internal}
         inputs = frozenset(options.get(entry, set()) & set(here))
-        return Application(role, entry, inputs, inputs - set(variables), lambda name: self._value(here[name], here))
+        imports = frozenset(self._imports(self.root / f"roles/{role}/tasks/{entry}.yml"))
+        left = inputs - set(variables)
+        return Application(role, entry, imports, inputs, left, lambda name: self._value(here[name], here))
+
+    def _imports(self, path: Path) -> t.Iterator[str]:
+        """Yield the files of tasks that a file of a role imports without a condition, and what these import."""
+        for task in (self._load(path) if path.is_file() else None) or []:
+            name = task.get("ansible.builtin.import_tasks")
+            if name and "when" not in task:
+                yield Path(name).stem
+                yield from self._imports(path.parent / name)
 
     def _role(self, role: str) -> tuple[Variables, Variables, dict[str, set[str]]]:
         if role not in self._roles:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.filter.node_pairs import node_pairs
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report, stages
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import isolation
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report, search, stages
 
 GPU = "NVIDIA H100 80GB HBM3"
 SIZE = "Standard_ND96isr_H100_v5"
@@ -88,7 +88,7 @@ def _nccl(nodes: list[str], slow: str) -> dict[str, t.Any]:
     def measured(group: t.Sequence[str], collective: str, usual: float) -> dict[str, t.Any]:
         return _measured(group, collective, usual * (0.4 if slow in group and len(group) > 1 else 1))
 
-    pairs = [group for row in node_pairs(nodes, 0 if len(nodes) < 9 else 1) for group in row]
+    pairs = [group for row in isolation.tournament(nodes, 0 if len(nodes) < 9 else 1) for group in row]
     raw: dict[str, t.Any] = {
         "nodes": nodes,
         "collectives": list(COLLECTIVES),
@@ -100,8 +100,8 @@ def _nccl(nodes: list[str], slow: str) -> dict[str, t.Any]:
         "all": [measured(nodes, collective, 370.0) for collective in COLLECTIVES] if len(nodes) > 2 else [],
         "search": [],
     }
-    found = stages.isolate(raw)
+    found = search.isolate(raw)
     while found["next"]:
         raw["search"] += [measured(group, "all_reduce", 375.0) for group in found["next"]]
-        found = stages.isolate(raw)
+        found = search.isolate(raw)
     return {**raw, "isolation": found["verdict"]}

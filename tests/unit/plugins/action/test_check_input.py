@@ -13,6 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import trust_as_template
 
 from ansible_collections.hpcai.gpucluster.plugins.action.check_input import ActionModule
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 
 ROLES = Path(__file__).parents[4] / "roles"
 NEEDED = {"nfs_clients": "10.0.0.0/24", "nfs_server_address": "control", "role_path": "/nowhere"}
@@ -52,7 +53,7 @@ def check(variables: dict[str, t.Any], **args: t.Any) -> dict[str, t.Any]:
     ids=str,
 )
 def test_the_defaults_of_a_role_are_right(args: dict[str, t.Any]) -> None:
-    result = check({"gpucluster_hardware": {"nvme": {"count": 1}}, "gpucluster_vm_size": "lab"}, **args)
+    result = check({"gpucluster_hardware": records.find("lab")}, **args)
 
     assert not result.get("failed"), result
     assert result["changed"] is False

@@ -51,7 +51,7 @@ class FakeCluster:
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
 
-    def __call__(self, args: t.Sequence[str], _data: str | None) -> tuple[int, str, str]:
+    def __call__(self, args: t.Sequence[str], _data: str | None = None) -> tuple[int, str, str]:
         self.calls.append(list(args))
         if args[0] == "sbatch":
             return 0, "17", ""
@@ -88,7 +88,7 @@ def test_a_hung_pair_has_failed_and_says_so() -> None:
 class ShortAllocation(FakeCluster):
     """The job ends while the first steps run."""
 
-    def __call__(self, args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+    def __call__(self, args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
         code, out, err = super().__call__(args, data)
         stepped = any(call[0] == "timeout" for call in self.calls)
         return (0, OVER, "") if args[0] == "scontrol" and stepped else (code, out, err)

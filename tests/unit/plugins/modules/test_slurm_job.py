@@ -43,7 +43,7 @@ class FakeCluster:
         self.calls: list[list[str]] = []
         self.scripts: list[str | None] = []
 
-    def __call__(self, args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+    def __call__(self, args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
         self.calls.append(list(args))
         if args[0] == "sbatch":
             self.scripts.append(data)
@@ -146,7 +146,7 @@ def test_a_job_may_be_requeued_for_slurmd_never_ends_to_complain_about_one_that_
 class SickCluster(FakeCluster):
     """Slurm drains gpu2 for its prolog, and ends the job that has it, as 24.11.5 does: CANCELLED, and no more."""
 
-    def __call__(self, args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+    def __call__(self, args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
         if args[0] == "sbatch":
             self.state = "failed" if any("gpu2" in arg for arg in args) else "running"
             if self.state == "failed":

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.apply import Machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 if t.TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class FakeShadow:
-    """A machine with accounts; its tools exit with the codes of the real ones."""
+class FakeShadow(Host):
+    """A host with accounts; its tools exit with the codes of the real ones."""
 
     def __init__(self, usergroups: bool = True) -> None:
+        super().__init__(self._tool)
         self.passwd: dict[str, dict[str, t.Any]] = {}
         self.group: dict[str, int] = {}
         self.members: dict[str, set[str]] = {}
@@ -49,11 +50,6 @@ class FakeShadow:
         for other in groups:
             self.members[other].add(name)
 
-    def machine(self, shells: Sequence[str] = ("/bin/bash", "/bin/sh")) -> Machine:
-        return Machine(
-            self.run, self.read, lambda path: path in shells, self.processes, self.kill, lambda seconds: None
-        )
-
     def processes(self, uid: int) -> list[int]:
         return list(self.pids.get(uid, []))
 
@@ -62,7 +58,13 @@ class FakeShadow:
             if pid in pids:
                 pids.remove(pid)
 
-    def read(self, path: str) -> str:
+    def executable(self, path: str) -> bool:
+        return path in ("/bin/bash", "/bin/sh")
+
+    def pause(self, seconds: float) -> None:
+        """Go on at once."""
+
+    def read_required(self, path: str) -> str:
         if path == "/etc/passwd":
             rows = [
                 f"{name}:x:{user['uid']}:{user['gid']}:{user['gecos']}:{user['home']}:{user['shell']}"
@@ -74,7 +76,7 @@ class FakeShadow:
             rows = [f"{name}:{value}:20000:0:99999:7:::" for name, value in self.hashes.items()]
         return "\n".join(rows) + "\n"
 
-    def run(self, args: list[str], data: str | None = None) -> tuple[int, str, str]:
+    def _tool(self, args: list[str], data: str | None = None) -> tuple[int, str, str]:
         self.calls.append(args)
         options, last = _options(args[1:])
         code = getattr(self, f"_{args[0]}")(last, options, data or "")

@@ -43,7 +43,7 @@ def bring(
 ) -> Result:
     accounts, problems = parse(list(users), list(groups), list(removed), Defaults())
     assert problems == []
-    return reconcile(accounts, Defaults(), fake.machine(), sudo or NoSudo(), None, {}, check)
+    return reconcile(accounts, Defaults(), fake, sudo or NoSudo(), None, {}, check)
 
 
 def refusals(fake: FakeShadow, *users: User, **lists: t.Any) -> list[str]:
@@ -281,7 +281,7 @@ def test_a_home_goes_only_when_asked_and_where_homes_are_owned(
     accounts, _problems = parse([], [], [{"name": "mallory", **item}], Defaults())
     homes = Homes(check=False, exclusive=False) if owns_homes else None
 
-    reconcile(accounts, Defaults(), fake.machine(), NoSudo(), homes, {}, False)
+    reconcile(accounts, Defaults(), fake, NoSudo(), homes, {}, False)
 
     assert fake.calls == [argv]
 
@@ -298,7 +298,7 @@ def test_homes_follow_the_group_number_of_the_machine(tmp_path: Path) -> None:
             return ["make home"]
 
     pairs = {"alice": KeyPair("private", "public"), "bob": KeyPair("private", "public")}
-    result = reconcile(accounts, Defaults(), fake.machine(), NoSudo(), Watch(False, False), pairs, False)
+    result = reconcile(accounts, Defaults(), fake, NoSudo(), Watch(False, False), pairs, False)
 
     assert seen == [("alice", 100, pairs["alice"])]
     assert result.actions[-1] == "make home"
@@ -385,7 +385,7 @@ def test_any_list_is_refused_untouched_or_comes_true(
         return
 
     def run(check: bool) -> Result:
-        return reconcile(accounts, Defaults(), fake.machine(), NoSudo(), None, {}, check)
+        return reconcile(accounts, Defaults(), fake, NoSudo(), None, {}, check)
 
     try:
         promised = run(check=True)

@@ -22,7 +22,7 @@ class FakeTools:
 
     def __call__(self, args: t.Sequence[str]) -> tuple[int, str, str]:
         if args[0] not in self.tools:
-            raise FileNotFoundError(args[0])
+            return 127, "", f"{args[0]} cannot be started"
         code, out = self.tools[args[0]]
         return code, out, ""
 
@@ -34,7 +34,7 @@ def test_versions_of_what_is_installed(tmp_path: Path) -> None:
     for name in ("libnccl.so.2", "libnccl.so.2.28.9"):
         (tmp_path / "usr/lib/x86_64-linux-gnu" / name).touch()
     tools = FakeTools(slurmd=(0, "slurm-wlm 24.11.5\n"), ofed_info=(0, "MLNX_OFED_LINUX-24.10-1.1.4.0:\n"))
-    versions = node_facts.Host(tools, tmp_path).versions()
+    versions = node_facts.Node(tools, tmp_path).versions()
 
     assert versions["driver"] == "580.159.04"
     assert versions["nccl"] == "2.28.9"
@@ -43,7 +43,7 @@ def test_versions_of_what_is_installed(tmp_path: Path) -> None:
 
 
 def test_what_is_not_installed_has_no_version(tmp_path: Path) -> None:
-    versions = node_facts.Host(FakeTools(), tmp_path).versions()
+    versions = node_facts.Node(FakeTools(), tmp_path).versions()
 
     assert {name for name, version in versions.items() if version} == {"kernel"}
 
@@ -59,7 +59,7 @@ def test_what_is_not_installed_has_no_version(tmp_path: Path) -> None:
     ],
 )
 def test_the_clock(tmp_path: Path, tools: dict[str, tuple[int, str]], expected: tuple[bool, float]) -> None:
-    clock = node_facts.Host(FakeTools(**tools), tmp_path).clock()
+    clock = node_facts.Node(FakeTools(**tools), tmp_path).clock()
 
     assert (clock["synchronized"], clock["offset"]) == expected
 
@@ -68,10 +68,10 @@ def test_a_mount_is_missing_or_hangs(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     lines = "nfs:/home /home nfs4 rw 0 0\nnfs:/a /my\\040data nfs4 rw 0 0\n"
     (tmp_path / "proc/mounts").write_text(lines, encoding="utf-8")
-    host = node_facts.Host(FakeTools(timeout=(124, "")), tmp_path)
+    host = node_facts.Node(FakeTools(timeout=(124, "")), tmp_path)
 
     assert host.mounts(["/home", "/my data", "/data"]) == {"/home": "hangs", "/my data": "hangs", "/data": "missing"}
-    assert node_facts.Host(FakeTools(timeout=(0, "")), tmp_path).mounts(["/home"]) == {"/home": "ok"}
+    assert node_facts.Node(FakeTools(timeout=(0, "")), tmp_path).mounts(["/home"]) == {"/home": "ok"}
 
 
 def test_users_resolve_or_not() -> None:

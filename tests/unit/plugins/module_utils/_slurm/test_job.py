@@ -27,7 +27,7 @@ class FakeSlurm:
         self.most_at_once = 0
         self.lock = threading.Lock()
 
-    def __call__(self, args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+    def __call__(self, args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
         self.calls.append(list(args))
         if args[0] == "sbatch":
             self.scripts.append(data)
@@ -104,7 +104,7 @@ def test_a_job_that_is_put_back_into_the_queue_is_cancelled_at_once() -> None:
     class RequeuedSlurm(FakeSlurm):
         """The prolog failed, and Slurm will try again when the node is back."""
 
-        def __call__(self, args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+        def __call__(self, args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
             code, out, err = super().__call__(args, data)
             return code, out.replace("Restarts=0", "Restarts=1"), err
 
@@ -175,7 +175,7 @@ def test_a_step_is_bounded_in_time_and_stays_inside_its_job() -> None:
 class EndingSlurm(FakeSlurm):
     """Every step fails, and the second one because its job is over."""
 
-    def __call__(self, args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+    def __call__(self, args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
         code, out, err = super().__call__(args, data)
         return (1, "", "srun: error") if args[0] == "timeout" else (code, out, err)
 
@@ -189,7 +189,7 @@ def test_a_step_whose_job_is_gone_did_not_fail_and_no_other_is_started() -> None
 
 
 def test_a_step_whose_job_slurm_does_not_know_did_not_fail() -> None:
-    def answer(args: t.Sequence[str], _data: str | None) -> tuple[int, str, str]:
+    def answer(args: t.Sequence[str], _data: str | None = None) -> tuple[int, str, str]:
         return 1, "", "Unable to contact slurm controller"
 
     assert "Unable to contact" in slurm_job.Slurm(answer).step(206, step("a")).lost
@@ -214,7 +214,7 @@ def test_options_are_written_as_slurm_wants_them() -> None:
 def test_an_accounting_that_does_not_answer_is_not_believed(answer: tuple[int, str, str]) -> None:
     fake = FakeSlurm(["forgotten"])
 
-    def run(args: t.Sequence[str], data: str | None) -> tuple[int, str, str]:
+    def run(args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
         return answer if args[0] == "sacct" else fake(args, data)
 
     with pytest.raises(slurm_job.SlurmError, match="Slurm does not know job 206: slurm_load_jobs error"):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import disks, fstab
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import StorageError
-from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._storage.fake_machine import FakeMachine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._storage.fake_host import FakeHost
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 LSBLK = ("lsblk", "--json", "--bytes", "--paths", "--output", disks.COLUMNS)
@@ -22,14 +22,14 @@ def fixture(name: str) -> str:
 
 
 def probed(text: str, rc: int = 0, head: bytes = b"\0" * 16) -> disks.Disk:
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.answers[("blkid", "--probe", "--output", "export", "/dev/x")] = (rc, text, "")
     machine.heads["/dev/x"] = head
     return disks.with_content(machine, disks.Disk("/dev/x"))
 
 
 def test_disks_are_read_with_what_is_on_them() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.answers[LSBLK] = (0, fixture("lsblk/2.38.1/raid0_of_two_nvme.json"), "")
 
     root, first, second = disks.disks(machine)
@@ -42,7 +42,7 @@ def test_disks_are_read_with_what_is_on_them() -> None:
 
 @pytest.mark.parametrize("type_", [None, "raid0", "omitted"])
 def test_an_array_that_does_not_run_holds_its_disks_too(type_: str | None) -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     children = [] if type_ == "omitted" else [{"name": "/dev/md127", "type": type_, "size": 0}]
     entry = {"name": "/dev/nvme0n1", "type": "disk", "size": 10**9, "children": children}
     machine.answers[LSBLK] = (0, json.dumps({"blockdevices": [entry]}), "")
@@ -90,7 +90,7 @@ def test_a_disk_that_cannot_be_read_is_an_error() -> None:
 
 
 def test_the_superblock_of_a_member_is_read() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.answers[("mdadm", "--examine", "--export", "/dev/x")] = (
         0,
         fixture("mdadm/4.2/examine_raid0_member.txt"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.fstab import (
     Line,
     Table,
@@ -15,7 +16,6 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.fstab im
     unescape,
     unit_name,
 )
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import StorageError
 
 ROOT = "/dev/vda / ext4 noatime 0 1\n"
 HOME = Line("nfs1:/home", "/home", "nfs", "hard")

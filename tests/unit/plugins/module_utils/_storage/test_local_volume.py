@@ -9,6 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.disks import Array, Disk
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.local_volume import (
     Plan,
     Spec,
@@ -16,8 +17,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.local_vo
     choose,
     plan,
 )
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import StorageError
-from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._storage.fake_machine import FakeMachine
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._storage.fake_host import FakeHost
 
 A, B, C = (Disk(f"/dev/nvme{number}n1", size=10**9) for number in range(3))
 SPEC = Spec("scratch", "/scratch", ("/dev/nvme0n1", "/dev/nvme1n1"))
@@ -166,7 +166,7 @@ def test_the_number_of_drives_must_be_that_of_the_machine() -> None:
         choose([], 3, [])
 
 
-class DiskMachine(FakeMachine):
+class DiskHost(FakeHost):
     """A machine with two disks whose content mdadm and mkfs change."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class DiskMachine(FakeMachine):
         return 0, "", ""
 
 
-def bring(machine: DiskMachine, spec: Spec = SPEC) -> dict[str, t.Any]:
+def bring(machine: DiskHost, spec: Spec = SPEC) -> dict[str, t.Any]:
     volume = Volume(machine, spec, machine.found())
     planned = volume.plan()
     result = volume.result(planned)
@@ -207,7 +207,7 @@ def bring(machine: DiskMachine, spec: Spec = SPEC) -> dict[str, t.Any]:
 
 
 def test_a_volume_is_made_once() -> None:
-    machine = DiskMachine()
+    machine = DiskHost()
 
     assert bring(machine)["formatted"]
     assert "UUID=aa-bb /scratch xfs defaults,nofail,x-systemd.device-timeout=60s 0 0" in machine.files["/etc/fstab"]
@@ -217,7 +217,7 @@ def test_a_volume_is_made_once() -> None:
 
 
 def test_a_run_that_was_killed_before_the_file_system_is_finished_by_the_next() -> None:
-    machine = DiskMachine()
+    machine = DiskHost()
     bring(machine)
     del machine.content["/dev/md127"], machine.mounts["/scratch"]
     machine.files["/etc/fstab"] = ""
@@ -226,7 +226,7 @@ def test_a_run_that_was_killed_before_the_file_system_is_finished_by_the_next() 
 
 
 def test_another_file_system_on_the_array_is_kept() -> None:
-    machine = DiskMachine()
+    machine = DiskHost()
     bring(machine)
     machine.content["/dev/md127"] = "ext4"
     machine.mounts.clear()
@@ -236,7 +236,7 @@ def test_another_file_system_on_the_array_is_kept() -> None:
 
 
 def test_a_mount_point_that_is_not_empty_or_taken_is_refused() -> None:
-    machine = DiskMachine()
+    machine = DiskHost()
     machine.folders["/scratch"] = ["data"]
     with pytest.raises(StorageError, match="/scratch: the mount point is not empty"):
         bring(machine)
@@ -247,7 +247,7 @@ def test_a_mount_point_that_is_not_empty_or_taken_is_refused() -> None:
 
 
 def test_a_disk_that_is_not_there_is_named_with_those_that_are() -> None:
-    machine = DiskMachine()
+    machine = DiskHost()
 
     with pytest.raises(StorageError, match="no disk /dev/sdz; disks of this machine: /dev/nvme0n1, /dev/nvme1n1"):
         bring(machine, SPEC._replace(devices=("/dev/sdz",)))

@@ -10,8 +10,8 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import nfs_exports as nfs
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import StorageError
-from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._storage.fake_machine import FakeMachine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._storage.fake_host import FakeHost
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ class FakeFolders(nfs.Folders):
         return {"root": 0, "users": 100}[group]
 
 
-def run(machine: FakeMachine, folders: FakeFolders, *exports: nfs.Export) -> nfs.Plan:
+def run(machine: FakeHost, folders: FakeFolders, *exports: nfs.Export) -> nfs.Plan:
     planned = nfs.plan(list(exports), machine, folders, FILE)
     if planned.changed:
         nfs.apply(planned, machine, folders, FILE)
@@ -49,7 +49,7 @@ def run(machine: FakeMachine, folders: FakeFolders, *exports: nfs.Export) -> nfs
 
 
 def test_exports_are_written_and_published_once() -> None:
-    machine, folders = FakeMachine(), FakeFolders()
+    machine, folders = FakeHost(), FakeFolders()
 
     assert run(machine, folders, HOME, SHARED).changed
     assert machine.files[FILE].splitlines()[1:] == ["/home 10.0.0.0/24(rw)", "/shared 10.0.0.0/24(rw)"]
@@ -58,7 +58,7 @@ def test_exports_are_written_and_published_once() -> None:
 
 
 def test_an_existing_folder_keeps_its_rights_unless_they_are_named() -> None:
-    machine, folders = FakeMachine(), FakeFolders()
+    machine, folders = FakeHost(), FakeFolders()
 
     run(machine, folders, HOME, SHARED)
 
@@ -66,7 +66,7 @@ def test_an_existing_folder_keeps_its_rights_unless_they_are_named() -> None:
 
 
 def test_an_end_of_all_exports_is_published_too() -> None:
-    machine, folders = FakeMachine(), FakeFolders()
+    machine, folders = FakeHost(), FakeFolders()
     run(machine, folders, HOME)
 
     assert run(machine, folders).changed
@@ -74,7 +74,7 @@ def test_an_end_of_all_exports_is_published_too() -> None:
 
 
 def test_what_a_killed_run_did_not_publish_is_published() -> None:
-    machine, folders = FakeMachine(), FakeFolders()
+    machine, folders = FakeHost(), FakeFolders()
     run(machine, folders, HOME)
     machine.files[nfs.ETAB] = ""
 
@@ -82,7 +82,7 @@ def test_what_a_killed_run_did_not_publish_is_published() -> None:
 
 
 def test_what_exportfs_says_is_told() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.answers[("exportfs", "-ra")] = (1, "", "exportfs: Failed to resolve gpu9\n")
 
     with pytest.raises(StorageError, match="Failed to resolve gpu9"):
@@ -90,7 +90,7 @@ def test_what_exportfs_says_is_told() -> None:
 
 
 def test_what_exportfs_refused_or_never_saw_is_published_by_the_next_run() -> None:
-    machine, folders = FakeMachine(), FakeFolders()
+    machine, folders = FakeHost(), FakeFolders()
     run(machine, folders, HOME)
     other = HOME._replace(clients=("10.9.0.0/24(ro)",))
     machine.answers[("exportfs", "-ra")] = (1, "", "exportfs: Failed to resolve gpu9\n")
@@ -103,7 +103,7 @@ def test_what_exportfs_refused_or_never_saw_is_published_by_the_next_run() -> No
 
 
 def test_an_export_that_another_file_names_too_is_found() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.files["/etc/exports"] = "# old\n/home *(rw,no_root_squash)\n"
 
     assert nfs.elsewhere([HOME, SHARED], machine) == ["/home"]
@@ -132,7 +132,7 @@ def test_an_owner_that_does_not_exist_is_named() -> None:
 def test_an_owner_that_check_mode_has_not_made_is_a_pending_change(tmp_path: Path) -> None:
     export = nfs.Export(str(tmp_path), ("*(rw)",), "nobody-here", "nobody-here")
 
-    planned = nfs.plan([export], FakeMachine(), nfs.Folders(check=True), FILE)
+    planned = nfs.plan([export], FakeHost(), nfs.Folders(check=True), FILE)
 
     assert planned.changed
     assert "owner not there yet, group not there yet" in nfs.diff(planned, FILE)[1]["after"]

@@ -6,23 +6,23 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.machine import StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.nfs_mounts import PENDING, Mounts, Wanted
 from ansible_collections.hpcai.gpucluster.plugins.modules.nfs_mounts import reconcile
-from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._storage.fake_machine import FakeMachine
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._storage.fake_host import FakeHost
 
 OPTIONS = ("vers=4.2", "nconnect=8", "x-systemd.automount")
 HOME = Wanted("/home", "nfs1:/home", "nfs", OPTIONS)
 SHARED = Wanted("/shared", "nfs1:/shared", "nfs", OPTIONS)
 
 
-def run(machine: FakeMachine, *wanted: Wanted, check_mode: bool = False) -> tuple[bool, list[str]]:
+def run(machine: FakeHost, *wanted: Wanted, check_mode: bool = False) -> tuple[bool, list[str]]:
     result = reconcile(Mounts(machine), list(wanted), check_mode, lambda _warning: None)
     return result["changed"], result["pending"]
 
 
 def test_mounts_are_made_once() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
 
     assert run(machine, HOME, SHARED) == (True, [])
     assert set(machine.mounts) == {"/home", "/shared"}
@@ -33,7 +33,7 @@ def test_mounts_are_made_once() -> None:
 
 
 def test_check_mode_says_so_and_touches_nothing() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
 
     assert run(machine, HOME, check_mode=True) == (True, [])
     assert machine.calls == []
@@ -41,7 +41,7 @@ def test_check_mode_says_so_and_touches_nothing() -> None:
 
 
 def test_a_mount_that_waits_for_its_first_use_is_no_change() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     run(machine, HOME)
     machine.mounts.clear()  # as after a boot: autofs waits
 
@@ -49,7 +49,7 @@ def test_a_mount_that_waits_for_its_first_use_is_no_change() -> None:
 
 
 def test_parents_are_mounted_before_what_lies_below() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
 
     run(machine, Wanted("/shared/data", "filer:/data", "nfs", OPTIONS), SHARED)
 
@@ -57,7 +57,7 @@ def test_parents_are_mounted_before_what_lies_below() -> None:
 
 
 def test_what_is_no_longer_wanted_is_unmounted() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     run(machine, HOME, SHARED)
 
     assert run(machine, HOME) == (True, [])
@@ -67,7 +67,7 @@ def test_what_is_no_longer_wanted_is_unmounted() -> None:
 
 
 def test_what_is_in_use_is_not_torn_away_and_is_tried_again() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     run(machine, HOME, SHARED)
     machine.busy = {"/shared"}
 
@@ -82,7 +82,7 @@ def test_what_is_in_use_is_not_torn_away_and_is_tried_again() -> None:
 
 
 def test_new_options_of_an_idle_mount_hold_at_once() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     run(machine, HOME)
 
     changed, pending = run(machine, HOME._replace(options=("vers=4.2", "nconnect=4", "x-systemd.automount")))
@@ -92,7 +92,7 @@ def test_new_options_of_an_idle_mount_hold_at_once() -> None:
 
 
 def test_a_flag_of_a_mount_in_use_is_remounted() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     run(machine, HOME)
     machine.busy = {"/home"}
 
@@ -103,7 +103,7 @@ def test_a_flag_of_a_mount_in_use_is_remounted() -> None:
 
 
 def test_a_flag_that_is_no_longer_named_is_undone() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     run(machine, HOME._replace(options=(*OPTIONS, "ro")))
     machine.busy = {"/home"}
 
@@ -113,7 +113,7 @@ def test_a_flag_that_is_no_longer_named_is_undone() -> None:
 
 
 def test_other_options_of_a_mount_in_use_wait_until_it_is_idle() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     run(machine, HOME)
     machine.busy = {"/home"}
     other = HOME._replace(options=("vers=4.2", "nconnect=4", "x-systemd.automount"))
@@ -132,7 +132,7 @@ def test_other_options_of_a_mount_in_use_wait_until_it_is_idle() -> None:
 
 
 def test_connections_that_another_mount_still_holds_are_told() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     run(machine, HOME, SHARED)
     machine.busy = {"/home"}
     options = ("vers=4.2", "nconnect=4", "x-systemd.automount")
@@ -143,7 +143,7 @@ def test_connections_that_another_mount_still_holds_are_told() -> None:
 
 
 def test_a_mount_point_that_is_not_empty_is_refused_before_any_change() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.folders["/home"] = ["azureuser"]
 
     with pytest.raises(StorageError, match=r"/home: the mount point is not empty, it holds azureuser;.*hide: true"):
@@ -152,7 +152,7 @@ def test_a_mount_point_that_is_not_empty_is_refused_before_any_change() -> None:
 
 
 def test_a_name_that_the_server_has_too_may_be_hidden() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.folders["/home"] = ["azureuser"]
     machine.exports["nfs1:/home"] = ["alice", "azureuser"]
 
@@ -161,7 +161,7 @@ def test_a_name_that_the_server_has_too_may_be_hidden() -> None:
 
 
 def test_a_name_that_only_this_machine_has_is_never_hidden() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.folders["/home"] = ["azureuser"]
     machine.exports["nfs1:/home"] = ["alice"]
 
@@ -172,18 +172,18 @@ def test_a_name_that_only_this_machine_has_is_never_hidden() -> None:
 
 
 def test_a_place_that_something_else_holds_is_refused() -> None:
-    machine = FakeMachine("/dev/sdb1 /shared ext4 defaults 0 2\n")
+    machine = FakeHost("/dev/sdb1 /shared ext4 defaults 0 2\n")
     with pytest.raises(StorageError, match=r"/shared: /etc/fstab mounts /dev/sdb1 \(ext4\)"):
         run(machine, SHARED)
 
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.mounts["/shared"] = ("/dev/sdb1", "ext4", "rw")
     with pytest.raises(StorageError, match=r"/shared: /dev/sdb1 \(ext4\) is mounted there"):
         run(machine, SHARED)
 
 
 def test_a_line_that_another_tool_wrote_is_taken_over() -> None:
-    machine = FakeMachine("control:/home /home nfs async,vers=3 0 0\n")
+    machine = FakeHost("control:/home /home nfs async,vers=3 0 0\n")
     machine.mounts["/home"] = ("control:/home", "nfs", "rw,vers=3")
 
     assert run(machine, HOME)[0]
@@ -192,7 +192,7 @@ def test_a_line_that_another_tool_wrote_is_taken_over() -> None:
 
 
 def test_a_server_that_is_down_is_named_with_its_address_and_nothing_changes() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.silent = {"nfs1"}
 
     with pytest.raises(
@@ -203,7 +203,7 @@ def test_a_server_that_is_down_is_named_with_its_address_and_nothing_changes() -
 
 
 def test_a_server_that_is_down_is_a_warning_in_check_mode() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.silent = {"nfs1"}
     warnings: list[str] = []
 
@@ -214,7 +214,7 @@ def test_a_server_that_is_down_is_a_warning_in_check_mode() -> None:
 
 
 def test_a_refused_mount_says_why_and_the_next_run_repairs_it() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.refused = {"/home"}
     show = ("journalctl", "--unit", "home.mount", "--lines", "4", "--output", "cat", "--no-pager")
     machine.answers[show] = (0, "mount.nfs: access denied by server while mounting nfs1:/home\n", "")
@@ -251,7 +251,7 @@ def test_the_server_of_a_source(source: str, kind: str, server: str) -> None:
     ],
 )
 def test_lustre_is_probed_only_where_it_speaks_tcp(source: str, probed: bool) -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     machine.silent = {"10.0.2.6"}
 
     fault = Mounts(machine).unreachable([Wanted("/lustre", source, "lustre", ("flock",))])
@@ -260,7 +260,7 @@ def test_lustre_is_probed_only_where_it_speaks_tcp(source: str, probed: bool) ->
 
 
 def test_no_unmount_waits_for_a_dead_server() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     run(machine, HOME, SHARED)
     run(machine, HOME._replace(options=("vers=4.2", "hard")))
 
@@ -270,7 +270,7 @@ def test_no_unmount_waits_for_a_dead_server() -> None:
 
 
 def test_a_line_that_somebody_removed_comes_back_though_the_mount_is_there() -> None:
-    machine = FakeMachine()
+    machine = FakeHost()
     run(machine, HOME)
     after = machine.files["/etc/fstab"]
     machine.files["/etc/fstab"] = "/dev/vda / ext4 noatime 0 1\n"

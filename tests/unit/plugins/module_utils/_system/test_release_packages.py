@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import release_packages as release
 
 if t.TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 SUM = "sha256:" + "0" * 64
@@ -20,7 +20,7 @@ SUM = "sha256:" + "0" * 64
 
 def answers(code: int, out: str) -> t.Callable[[Sequence[str]], tuple[int, str, str]]:
     """Return a runner that says the same to everything."""
-    return lambda _args: (code, out, "")
+    return lambda _args, **_more: (code, out, "")
 
 
 def test_files_are_named_by_package_version_and_architecture() -> None:
@@ -76,7 +76,7 @@ def test_a_failed_installation_says_what_apt_said() -> None:
 def test_all_files_go_to_one_call_of_apt() -> None:
     calls: list[Sequence[str]] = []
 
-    def run(args: Sequence[str]) -> tuple[int, str, str]:
+    def run(args: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[int, str, str]:
         calls.append(args)
         return 0, "", ""
 

@@ -49,7 +49,7 @@ FOLLOWS: list[tuple[str, t.Any, str, dict[str, t.Any]]] = [
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, t.Any]:
     *_groups, play = yaml.safe_load((ROOT / "playbooks/health.yml").read_text(encoding="utf-8"))
-    passed_on = {"health_hardware": machines.record(SIZE), **play["roles"][0]["vars"]}
+    passed_on = {"health_hardware": machines.record(SIZE), **play["tasks"][0]["vars"]}
     cases = {str(number): {**passed_on, row[0]: row[1]} for number, row in enumerate(FOLLOWS)}
     cases |= {"untold": passed_on, "hardware": {**passed_on, "nccl_hardware": MACHINE}}
     return role_values(tmp_path_factory.mktemp("values"), "health", "__health_config.checks", cases)
@@ -80,7 +80,7 @@ def test_health_takes_the_hardware_that_nccl_takes(found: dict[str, t.Any]) -> N
 def test_every_input_is_passed_on_and_tried() -> None:
     *_groups, play = yaml.safe_load((ROOT / "playbooks/health.yml").read_text(encoding="utf-8"))
 
-    assert play["roles"][0]["vars"]["health_inputs"] == {
+    assert play["tasks"][0]["vars"]["health_inputs"] == {
         name: "{{ " + name + " | default(none) }}" for name in expectations.INPUTS
     }
     assert set(expectations.INPUTS) - {row[0] for row in FOLLOWS} == {"nccl_hardware"}

@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import roles, types
 
+LINES = ["* || check_ps_service -u root sshd"]
 ALICE = {"name": "alice", "uid": 2001, "groups": ["dev", "video"]}
 
 
@@ -18,6 +19,14 @@ ALICE = {"name": "alice", "uid": 2001, "groups": ["dev", "video"]}
     ("role", "values", "says"),
     [
         ("enroot", {"enroot_hooks": ["none"]}, "enroot_hooks: 'none' is unknown"),
+        ("health", {"health_hardware": {}}, "health_hardware: found nothing; allowed: a hardware record"),
+        ("health", {"health_provider": "builtin", "health_nhc_lines": LINES}, "health_nhc_lines: found"),
+        ("health", {"health_provider": "nhc", "health_nhc_version": "9.9.9"}, "no checksum of NHC 9.9.9 is known"),
+        (
+            "health",
+            {"health_provider": "nhc", "health_nhc_source_checksum": "md5:0"},
+            "health_nhc_source_checksum: found",
+        ),
         ("nfs", {"nfs_mounts": [{"path": "/etc", "server": "a"}]}, "/etc belongs to the system"),
         ("nfs", {"nfs_threads": "many"}, "nfs_threads: found 'many'; allowed: a whole number"),
         ("pyxis", {"pyxis_options": {"container_scope": "node"}, "pyxis_version": "0.24.0"}, "job or global; every"),
@@ -34,6 +43,13 @@ def test_a_fault_has_the_name_of_the_input_and_is_said_once(role: str, values: d
     (fault,) = roles.problems(role, values)
 
     assert says in fault
+
+
+def test_the_providers_of_health_have_what_they_need() -> None:
+    checksum = f"sha256:{'0' * 64}"
+
+    assert roles.problems("health", {"health_provider": "builtin", "health_nhc_lines": []}) == []
+    assert roles.problems("health", {"health_provider": "nhc", "health_nhc_source_checksum": checksum}) == []
 
 
 def test_groups_of_users_are_those_of_the_list_and_of_every_machine() -> None:

@@ -184,3 +184,10 @@ def test_no_rule_is_about_a_name_that_no_role_has() -> None:
 
     assert names <= rules.known()
     assert {name for name in inputs_types.options() if name.endswith("_mode")} == {"users_home_mode", "scratch_mode"}
+
+
+def test_a_machine_that_takes_no_jobs_needs_no_record() -> None:
+    nothing = {"gpus": {"count": 0}, "nvme": {"count": 0}, "infiniband": {"rate_gbps": 0, "hcas": []}}
+
+    assert rules.judge({"enroot_hardware": nothing}).faults == []
+    assert rules.judge({"enroot_hardware": {"memory_mib": 1}}).faults != []

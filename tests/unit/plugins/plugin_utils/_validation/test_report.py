@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import advice, report_junit
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report as results
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.outcomes import check
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import check
 
 ABOUT = {"run": "20261120T101500Z", "stages": ["nccl"]}
 

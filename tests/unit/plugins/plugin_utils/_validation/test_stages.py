@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import isolation
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import shortfalls, stages
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import search, shortfalls, stages
 
 NODES = ["gpu1", "gpu2", "gpu3", "gpu4"]
 
@@ -246,16 +246,16 @@ def pairs(slow: str, good: float = 190.0) -> list[dict[str, t.Any]]:
     return [result(pair, good * (0.01 if slow in pair else 1.0)) for pair in games]
 
 
-def search(raw: dict[str, t.Any]) -> dict[str, t.Any]:
+def searched(raw: dict[str, t.Any]) -> dict[str, t.Any]:
     raw = {**raw, "search": []}
-    while groups := stages.isolate(raw)["next"]:
+    while groups := search.isolate(raw)["next"]:
         raw["search"] += [result(g, 1.9 if "gpu3" in g else 190.0) for g in groups]
-    return {**raw, "isolation": stages.isolate(raw)["verdict"]}
+    return {**raw, "isolation": search.isolate(raw)["verdict"]}
 
 
 @pytest.mark.parametrize("thresholds", [{}, {"pair": {"warn": 180, "fail": 170}, "all": {"fail": 170}}])
 def test_a_slow_node_of_four_is_named_with_and_without_thresholds(thresholds: dict[str, t.Any]) -> None:
-    raw = search({"nodes": NODES, "pair": pairs("gpu3"), "all": [result(NODES, 1.9)], "thresholds": thresholds})
+    raw = searched({"nodes": NODES, "pair": pairs("gpu3"), "all": [result(NODES, 1.9)], "thresholds": thresholds})
     stage = stages.build("nccl", raw)
 
     assert [item["node"] for item in stage["checks"] if item["check"] == "isolation.node"] == ["gpu3"]
@@ -271,9 +271,9 @@ def level(raw: dict[str, t.Any], value: t.Callable[[t.Sequence[str]], float]) ->
     games = [pair for games in isolation.tournament(NODES) for pair in games]
     raw = {**raw, "nodes": NODES, "pair": [result(pair, value(pair)) for pair in games], "search": []}
     raw["all"] = [result(NODES, value(NODES))]
-    while groups := stages.isolate(raw)["next"]:
+    while groups := search.isolate(raw)["next"]:
         raw["search"] += [result(group, value(group)) for group in groups]
-    return stages.build("nccl", {**raw, "isolation": stages.isolate(raw)["verdict"]})
+    return stages.build("nccl", {**raw, "isolation": search.isolate(raw)["verdict"]})
 
 
 def test_what_is_worth_a_warning_fails_no_run() -> None:
@@ -311,7 +311,7 @@ def test_a_job_that_hung_in_the_search_is_no_warning() -> None:
 def test_a_good_cluster_needs_no_search() -> None:
     raw = {"nodes": NODES, "pair": pairs("none"), "all": [result(NODES, 185.0)]}
 
-    assert stages.isolate(raw) == {"again": {}, "next": [], "verdict": None}
+    assert search.isolate(raw) == {"again": {}, "next": [], "verdict": None}
     assert not bad(stages.build("nccl", {**raw, "isolation": None, "thresholds": {"pair": 170, "all": 120}}))
 
 
@@ -362,7 +362,7 @@ def test_what_fell_short_once_is_measured_again_before_it_counts() -> None:
         "thresholds": {"node": 250.0, "pair": 150.0},
     }
 
-    assert stages.isolate(raw)["again"] == {
+    assert search.isolate(raw)["again"] == {
         "node": {"groups": [["gpu2"]], "collectives": ["alltoall"]},
         "pair": {"groups": [unlucky], "collectives": ["all_reduce"]},
     }
@@ -372,14 +372,14 @@ def test_what_fell_short_once_is_measured_again_before_it_counts() -> None:
         "pair": [*measured, result(unlucky[::-1], 185.0)],
         "node": [*raw["node"], result(["gpu2"], 290.0, "alltoall")],
     }
-    assert stages.isolate(lucky)["again"] == {}
+    assert search.isolate(lucky)["again"] == {}
     assert not bad(stages.build("nccl", lucky))
 
-    searched = {**lucky, "pair": measured, "search": [result(unlucky, 185.0)]}
-    assert not bad(stages.build("nccl", searched)), "what the search measured counts, too"
+    seen = {**lucky, "pair": measured, "search": [result(unlucky, 185.0)]}
+    assert not bad(stages.build("nccl", seen)), "what the search measured counts, too"
 
     still = {**raw, "node": [], "pair": [*measured, result(unlucky, 6.0)]}
-    assert stages.isolate(still)["again"] == {}
+    assert search.isolate(still)["again"] == {}
     assert [item["message"] for item in stages.build("nccl", still)["checks"] if item["status"] == "fail"] == [
         f"{unlucky[0]} - {unlucky[1]}: 6 is below 150 GB/s; measured 2 times: 5, 6"
     ]
@@ -394,7 +394,7 @@ def test_with_three_measurements_the_middle_one_counts() -> None:
 
 def test_good_pairs_that_fall_short_together_are_no_node() -> None:
     raw = {"nodes": NODES, "pair": pairs("none"), "all": [result(NODES, 50.0), result(NODES, 50.0)]}
-    outcome = stages.isolate(raw)
+    outcome = search.isolate(raw)
 
     assert outcome["next"] == []
     assert outcome["verdict"]["shared"] == [NODES]
@@ -404,7 +404,7 @@ def test_good_pairs_that_fall_short_together_are_no_node() -> None:
 def test_a_hung_pair_falls_short() -> None:
     raw = {"nodes": NODES, "pair": [result(["gpu1", "gpu2"], None), result(["gpu3", "gpu4"], 190.0)]}
 
-    assert stages.isolate(raw)["next"] == [["gpu1", "gpu3"], ["gpu2", "gpu4"]]
+    assert search.isolate(raw)["next"] == [["gpu1", "gpu3"], ["gpu2", "gpu4"]]
 
 
 def test_what_was_not_measured_says_nothing_about_its_nodes() -> None:
@@ -419,7 +419,7 @@ def test_what_was_not_measured_says_nothing_about_its_nodes() -> None:
         ],
         "search": [{**result(NODES[:2], None), **lost}],
     }
-    outcome = stages.isolate(raw)
+    outcome = search.isolate(raw)
     stage = stages.build("nccl", raw)
 
     assert outcome == {"again": {}, "next": [], "verdict": None}
@@ -457,6 +457,6 @@ def test_a_stage_that_broke_off_fails_and_keeps_what_it_has() -> None:
 
 def test_contradicting_thresholds_and_unknown_stages_are_refused() -> None:
     with pytest.raises(shortfalls.ThresholdError, match="pair: warn"):
-        stages.isolate({"nodes": NODES, "pair": pairs("none"), "thresholds": {"pair": {"warn": 1, "fail": 2}}})
+        search.isolate({"nodes": NODES, "pair": pairs("none"), "thresholds": {"pair": {"warn": 1, "fail": 2}}})
     with pytest.raises(stages.StageError, match="unknown stage 'fabric'"):
         stages.build("fabric", {})

@@ -1,0 +1,88 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action of the module validation_report."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from datetime import datetime, timezone
+from pathlib import Path
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report, report_junit, report_page
+
+
+class ActionModule(ActionBase):
+    """Reach the verdict, and write it on the control node; nothing is sent to any host."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Return the verdict, and where the page is."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        self._task.args = plain(self._task.args)
+        names = {"type": "list", "elements": "str"}
+        spec = {
+            "results": {"type": "list", "elements": "dict", "required": True},
+            "stages": {**names, "required": True},
+            "run": {"type": "str", "required": True},
+            "cluster": {"type": "str", "default": ""},
+            "directory": {"type": "path", "required": True},
+            "baseline": {"type": "path"},
+            "reasons": {"type": "dict", "default": {}},
+            "plots": {"type": "bool", "default": True},
+        }
+        __, arguments = self.validate_argument_spec(argument_spec=spec)
+        found = _report(arguments, datetime.now(timezone.utc))
+        folder = Path(arguments["directory"]) / arguments["run"]
+        if not self._task.check_mode:
+            _write(folder, found, arguments["plots"])
+        result.update({key: found[key] for key in ("verdict", "summary", "worst")})
+        result.update(changed=True, page=str(folder / "report.html"))
+        return result
+
+
+def _report(arguments: t.Mapping[str, t.Any], now: datetime) -> report.Report:
+    """Return the report of stages."""
+    about = {
+        "run": arguments["run"],
+        "finished": now.strftime("%Y-%m-%d %H:%M UTC"),
+        "ended": int(now.timestamp()),
+        "cluster": arguments["cluster"],
+        "stages": arguments["stages"],
+        "reasons": arguments["reasons"],
+    }
+    try:
+        return report.build(arguments["results"], about, _baseline(arguments["baseline"]))
+    except report.ReportError as exc:
+        raise AnsibleActionFail(str(exc)) from exc
+
+
+def _baseline(path: str | None) -> t.Any:
+    """Return an earlier report, if there is one to compare with."""
+    if not path:
+        return None
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise AnsibleActionFail(f"baseline: {path} is no report.json: {exc}") from exc
+
+
+def _write(folder: Path, found: report.Report, plots: bool) -> None:
+    """Write the report in its three forms."""
+    texts = {
+        "report.json": json.dumps(found, indent=4, sort_keys=True),
+        "junit.xml": report_junit.junit(found),
+        "report.html": report_page.page(found, plots=plots),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+            (folder / name).chmod(0o644)
+    except OSError as exc:
+        raise AnsibleActionFail(f"directory: the report cannot be written: {exc}") from exc

@@ -1,0 +1,12 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The error of everything about file systems."""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """What is wanted cannot be done; the message says what to change."""

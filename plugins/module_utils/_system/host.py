@@ -1,0 +1,123 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The host that a module runs on: its programs, files, processes, clock and network. Tests hand in another one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+import typing as t
+from pathlib import Path
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.processes import end, processes_of
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
+
+
+class Host:
+    """The host itself."""
+
+    def __init__(self, run: Runner) -> None:
+        self.run = run
+
+    def read(self, path: str) -> str:
+        """Return the text of a file; empty if there is no such file."""
+        try:
+            return self.read_required(path)
+        except FileNotFoundError:
+            return ""
+
+    def read_required(self, path: str) -> str:
+        """Return the text of a file; raises FileNotFoundError."""
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+
+    def write(self, path: str, text: str, mode: int = 0o644) -> None:
+        """Replace a file in one step; a crash leaves the old one or the new one."""
+        target = Path(path)
+        target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        fresh = target.with_name(f".{target.name}.gpucluster")
+        with fresh.open("w", encoding="utf-8", errors="surrogateescape") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        fresh.chmod(mode)
+        fresh.replace(target)
+
+    def remove(self, path: str) -> None:
+        """Remove a file that may be missing."""
+        Path(path).unlink(missing_ok=True)
+
+    def entries(self, path: str) -> list[str] | None:
+        """Return the names in a directory, or None if there is no such directory."""
+        try:
+            return sorted(os.listdir(path))  # noqa: PTH208
+        except FileNotFoundError:
+            return None
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents."""
+        Path(path).mkdir(mode=0o755, parents=True, exist_ok=True)
+
+    def head(self, path: str, size: int) -> bytes:
+        """Return the first bytes of a disk."""
+        with Path(path).open("rb") as stream:
+            return stream.read(size)
+
+    def real_path(self, path: str) -> str:
+        """Return where a chain of links ends."""
+        return os.path.realpath(path)
+
+    def executable(self, path: str) -> bool:
+        """Tell whether a file may be executed."""
+        return os.access(path, os.X_OK)
+
+    def changed_at(self, path: str) -> float:
+        """Return when a file was last written, renamed or given another owner; 0 if it cannot be read."""
+        try:
+            return os.stat(path).st_ctime  # noqa: PTH116
+        except OSError:
+            return 0.0
+
+    def boot_clock(self) -> float:
+        """Return the time of the clock when the monotonic clock was 0."""
+        return time.time() - time.monotonic()
+
+    def program(self, pid: str) -> str:
+        """Return the path of the program of a process; empty if there is no such process."""
+        try:
+            return os.readlink(f"/proc/{int(pid)}/exe")  # noqa: PTH115
+        except (OSError, ValueError):
+            return ""
+
+    def processes(self, uid: int) -> list[int]:
+        """Return the processes of a user."""
+        return processes_of(uid)
+
+    def kill(self, pid: int) -> None:
+        """End a process, which may have ended meanwhile."""
+        end(pid, signal.SIGKILL)
+
+    def pause(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    def connect(self, host: str, port: int, seconds: float) -> str:
+        """Try to reach a TCP port; return an empty string or why it failed, with the address that was tried."""
+        try:
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as exc:
+            return f"{host} has no address: {exc.strerror or exc}"
+        tried = []
+        for name in dict.fromkeys(str(address[0]) for *_kind, address in addresses):
+            try:
+                with socket.create_connection((name, port), timeout=seconds):
+                    return ""
+            except OSError as exc:
+                tried.append(f"{name} port {port}: {exc.strerror or exc}")
+        return "; ".join(tried)

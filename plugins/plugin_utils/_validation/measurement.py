@@ -1,0 +1,108 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Run the programs that measure bandwidth: nccl-tests between GPUs, or MPI between CPUs where there are no GPUs."""
+
+from __future__ import annotations
+
+import typing as t
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.session import Session
+
+Results = list[dict[str, t.Any]]
+
+# Ranks that wait give the CPU away, for nodes may share it; UCX where it is there, also over plain networks.
+_MPI_ENVIRONMENT = {
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_pml_ucx_priority": "90",
+    "OMPI_MCA_opal_common_ucx_tls": "any",
+    "OMPI_MCA_opal_common_ucx_devices": "any",
+}
+NOTES = {
+    "nccl": "",
+    "mpi": "No GPU took part. The figures are those of MPI between CPUs and prove nothing about GPUs or NCCL.",
+}
+
+
+def program(session: Session) -> str:
+    """Return what measures: C(nccl) or C(mpi)."""
+    wanted = str(session.settings["program"])
+    return wanted if wanted != "auto" else "nccl" if session.gpus else "mpi"
+
+
+def image(session: Session) -> str:
+    """Return the image in which the program runs, if there is one."""
+    return str(session.settings["container_image"]) if program(session) == "nccl" else ""
+
+
+def run(session: Session, kind: str, groups: t.Sequence[t.Sequence[str]], **more: t.Any) -> Results:
+    """Return the bandwidth of groups of nodes; O(more) are arguments of the module."""
+    settings = session.settings
+    usual = _nccl(session) if program(session) == "nccl" else _mpi(session, 2 if kind == "node" else 1)
+    return _results(
+        session,
+        **{
+            **usual,
+            "groups": [list(group) for group in groups],
+            "command": settings["command"] or usual["command"],
+            "cpus_per_task": settings["cpus_per_task"] or None,
+            "cpu_bind": settings["cpu_bind"] or None,
+            "container_image": image(session) or None,
+            "container_mounts": settings["container_mounts"],
+            "environment": {**usual["environment"], **settings["environment"]},
+            "min_bytes": settings["min_bytes"] or usual["min_bytes"],
+            "max_bytes": settings["max_bytes"] or usual["max_bytes"],
+            "iterations": settings["iterations"] or usual["iterations"],
+            **more,
+        },
+    )
+
+
+def checked_mpi(session: Session, nodes: t.Sequence[str], before: t.Sequence[str] = (), **more: t.Any) -> Results:
+    """Return whether an MPI program with a checked result runs over nodes, with the words O(before) before it."""
+    small = {"min_bytes": "64K", "max_bytes": "64K", "iterations": 2}
+    program = {"command": [*before, *_mpi_command(session)], "environment": _MPI_ENVIRONMENT}
+    return _results(session, groups=[list(nodes)], **program, **small, **more)
+
+
+def _results(session: Session, **arguments: t.Any) -> Results:
+    settings = session.settings
+    found = session.job(
+        "hpcai.gpucluster.nccl_test", mpi=settings["mpi"], timeout=settings["test_timeout"], **arguments
+    )
+    return list(found["results"])
+
+
+def _mpi_command(session: Session) -> list[str]:
+    return ["python3", "-c", session.settings["mpi_program"], "{collective}"]
+
+
+def _nccl(session: Session) -> dict[str, t.Any]:
+    record = session.record
+    needed = record.get("nccl") or {}
+    return {
+        "command": ["{collective}_perf"],
+        "tasks_per_node": session.gpus,
+        "gpus_per_node": session.gpus,
+        "min_bytes": "1M",
+        "max_bytes": f"{needed.get('max_message_gib', 4)}G",
+        "factor": 2,
+        "iterations": 20,
+        "environment": {**(needed.get("environment") or {}), **(record.get("environment") or {})},
+    }
+
+
+def _mpi(session: Session, tasks: int) -> dict[str, t.Any]:
+    return {
+        "command": _mpi_command(session),
+        "tasks_per_node": tasks,
+        "min_bytes": "256K",
+        "max_bytes": "4M",
+        "factor": 4,
+        # The median of them counts, in at most two seconds for each size.
+        "iterations": 15,
+        "environment": _MPI_ENVIRONMENT,
+    }

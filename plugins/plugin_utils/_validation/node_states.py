@@ -1,0 +1,60 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Judge what Slurm says about its nodes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import (
+    FAIL,
+    NOT_RUN,
+    PASS,
+    Check,
+    check,
+)
+
+# Name and title of the check of a node's state.
+_STATE = ("preflight.slurm_state", "state in Slurm")
+
+
+def state(node: t.Mapping[str, t.Any]) -> Check:
+    """Return whether Slurm can use a node."""
+    return check(*_STATE, PASS if usable(node) else FAIL, _condition(node), node["name"])
+
+
+def usable(node: t.Mapping[str, t.Any]) -> bool:
+    """Return whether Slurm can use a node."""
+    return bool(
+        node["answers"] and node["state"] in ("idle", "allocated", "mixed", "completing", "planned", "reserved")
+    )
+
+
+def lost(before: t.Sequence[t.Mapping[str, t.Any]], now: t.Sequence[t.Mapping[str, t.Any]]) -> list[Check]:
+    """Return the checks of nodes that Slurm could use before, and now cannot."""
+    well = {node["name"] for node in before if usable(node)}
+    found = {node["name"]: node for node in now}
+    gone = [check(*_STATE, FAIL, "Slurm does not know it any more", name) for name in sorted(well - set(found))]
+    return gone + [
+        check(*_STATE, FAIL, f"since this run began: {_condition(node)}", name)
+        for name, node in found.items()
+        if name in well and not usable(node)
+    ]
+
+
+def left_out(raw: t.Mapping[str, t.Any], name: str, title: str) -> list[Check]:
+    """Return the checks of nodes that took no part; one that was asked for by name and cannot be used has failed."""
+    status = FAIL if raw.get("named") else NOT_RUN
+    found = [check(name, title, NOT_RUN, "busy with other jobs", node) for node in raw.get("busy") or []]
+    return found + [
+        check(name, title, status, f"left out: {_condition(node)}", node["name"]) for node in raw.get("unusable") or []
+    ]
+
+
+def _condition(node: t.Mapping[str, t.Any]) -> str:
+    """Return the state of a node with its reason."""
+    silent = "" if node["answers"] else ", slurmd does not answer"
+    return f"{node['state']}{silent}" + (f": {node['reason']}" if node["reason"] else "")

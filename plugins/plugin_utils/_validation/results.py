@@ -1,0 +1,54 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The results of measured groups: by kind, and of several measurements of a group the one that counts."""
+
+from __future__ import annotations
+
+import typing as t
+
+Raw = t.Mapping[str, t.Any]
+
+# The kinds of groups, as the titles of their checks go on.
+TITLES = {"node": "in one node,", "pair": "between two nodes,", "all": "over all nodes,"}
+
+
+def known(raw: Raw) -> Raw:
+    """Return the input without what was not measured, which says nothing about its nodes."""
+    kinds = {kind: [result for result in raw.get(kind) or [] if not lost(result)] for kind in (*TITLES, "search")}
+    return {**raw, **kinds}
+
+
+def lost(result: Raw) -> bool:
+    """Return whether a job ended before its measurement."""
+    return result.get("state") == "not_measured"
+
+
+def first(result: Raw, raw: Raw) -> bool:
+    """Return whether a result is of the operation that thresholds are about."""
+    return bool(result["collective"] == (raw.get("collectives") or ["all_reduce"])[0])
+
+
+def settled(kind: str, raw: Raw) -> list[dict[str, t.Any]]:
+    """
+    Return one result for each group and operation of a kind, with all C(samples) of its bandwidth.
+
+    Of several measurements the upper median counts, because noise only ever takes bandwidth away.
+    """
+    found: dict[tuple[frozenset[str], str], list[Raw]] = {}
+    for result in raw.get(kind) or []:
+        found.setdefault((frozenset(result["nodes"]), result["collective"]), []).append(result)
+    for result in raw.get("search") or []:
+        # The search measures some groups once more.
+        found.get((frozenset(result["nodes"]), result["collective"]), []).append(result)
+    return [
+        {**sorted(same, key=level)[len(same) // 2], "samples": [result["busbw"] for result in same]}
+        for same in found.values()
+    ]
+
+
+def level(result: Raw) -> float:
+    """Return the bandwidth; none at all if the measurement failed."""
+    return result["busbw"] or 0.0

@@ -1,0 +1,70 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Judge what a command left behind on each node."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import (
+    FAIL,
+    NOT_RUN,
+    PASS,
+    WARN,
+    Check,
+    check,
+)
+
+# How gpucluster-check ends, and its words for what is not healthy, worst first.
+_UNHEALTHY, _UNPROVED, _PARTLY_RUN = 1, 3, 4
+_WRONG = ("unhealthy", "unknown", "suspect")
+_NO_COMMAND = 127
+
+
+def steps(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str, good: str = "") -> list[Check]:
+    """Return one check per node from the results of a command; status 127 means that the node lacks the command."""
+    found = []
+    for result in results:
+        code = result["rc"]
+        output = (result["stderr"] or result["stdout"]).strip().splitlines()
+        message = (
+            good
+            if code == 0
+            else f"{'took too long' if code == 124 else f'exit status {code}'}: {(output or ['no output'])[0]}"
+        )
+        if code == _NO_COMMAND:
+            message = "not installed on the node"
+        # Slurm drained the node or ended the job: its reason says more than any exit status.
+        message = result.get("lost") or message
+        status = {0: PASS, _NO_COMMAND: NOT_RUN}.get(code, FAIL)
+        found += [check(name, title, status, message, node) for node in result["nodes"]]
+    return found
+
+
+def health(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str) -> list[Check]:
+    """
+    Return one check per node from gpucluster-check, with what is not healthy.
+
+    Its status 3 proves nothing yet, and 4 means nothing wrong, but a check that the hardware calls for was not run.
+    """
+    found = []
+    for result in results:
+        lines = result["stdout"].splitlines()
+        healthy = sum(": healthy" in line for line in lines)
+        wrong = [line for word in _WRONG for line in lines if re.match(rf"\w+: {word}: ", line)]
+        if result["rc"] in (_UNHEALTHY, _UNPROVED) and wrong:
+            status, message = FAIL if result["rc"] == _UNHEALTHY else WARN, "; ".join(wrong)
+        elif result["rc"] == _PARTLY_RUN and healthy:
+            status = WARN
+            message = "; ".join(
+                [f"{healthy} checks healthy", *(line for line in lines if re.match(r"\w+: not run: ", line))]
+            )
+        else:
+            found += steps([result], name, title)
+            continue
+        found += [check(name, title, status, message, node) for node in result["nodes"]]
+    return found
