@@ -13,10 +13,10 @@ from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import cluster as inputs_cluster
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import roles, rules, sets
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
 if t.TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import config_state
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import config_plan, files
 
 _TRIES, _DELAY = 6, 2

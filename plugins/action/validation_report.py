@@ -13,7 +13,7 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report, report_junit, report_page
 
 

@@ -14,7 +14,7 @@ from ansible.errors import AnsibleActionFail, AnsibleActionSkip, AnsibleConnecti
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import settings, stages
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.session import Nodes, Session, StoppedError
 

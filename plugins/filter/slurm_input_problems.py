@@ -42,8 +42,8 @@ from collections.abc import Mapping
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import inputs as slurm_inputs
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import slurm_checks
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ def slurm_input_problems(inputs: Mapping[str, t.Any]) -> list[str]:
     if not isinstance(inputs, Mapping):
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_input_problems: expected a mapping, found {inputs!r}")
     try:
-        return slurm_inputs.problems(plain(inputs))
+        return slurm_checks.problems(plain(inputs))
     except (KeyError, AttributeError, TypeError) as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_input_problems: {exc!r}") from exc
 

@@ -59,7 +59,7 @@ from collections.abc import Mapping
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf, settings
 
 if t.TYPE_CHECKING:

@@ -114,9 +114,9 @@ def templated(watch: Watch, count: int, work: Path) -> None:
     from ansible.vars.hostvars import HostVars
     from ansible.vars.manager import VariableManager
 
-    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import slurm_checks
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import files
-    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import inputs as slurm_inputs
 
     loader = DataLoader()
     path = work / "bench.ini"
@@ -140,7 +140,7 @@ def templated(watch: Watch, count: int, work: Path) -> None:
     templar.available_variables = variables
     inputs = watch("inputs of the role, templated", BUDGET, lambda: plain(render("__slurm_all_inputs")))
     text = watch("all files of a controller", BUDGET, lambda: "".join(files.texts(inputs, True).values()))
-    found = watch("problems of all inputs", None, lambda: slurm_inputs.problems(inputs))
+    found = watch("problems of all inputs", None, lambda: slurm_checks.problems(inputs))
     if found or text.count("[1-") < len(("slurm.conf", "gres.conf", "topology.conf")):
         raise SystemExit(f"the texts are wrong: {found} {text}")
     steps = ["inputs of the role, templated", "all files of a controller"]

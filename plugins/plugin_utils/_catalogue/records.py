@@ -19,8 +19,8 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import rules
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.spec import RECORD
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as _places
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator

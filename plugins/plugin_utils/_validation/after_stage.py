@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import summary
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import checks, node_states, preflight_stage
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import (
+    checks,
+    hardware,
+    node_states,
+    preflight_stage,
+)
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import settings as inputs
 
 if t.TYPE_CHECKING:
@@ -41,5 +45,5 @@ def judge(raw: Raw) -> dict[str, t.Any]:
     return {
         "checks": lost,
         "lost": named,
-        "hardware": summary.summary(raw, [node["name"] for node in before]),
+        "hardware": hardware.summary(raw, [node["name"] for node in before]),
     }

@@ -315,6 +315,19 @@ def test_older_group_names_are_understood(said: Said) -> None:
     assert said(_older_names(), "playbooks/check_input.yml")[0] == 0
 
 
+def test_input_is_checked_once_in_a_run(said: Said, tmp_path: Path) -> None:
+    """Each part of site.yml imports the check, so that it can run alone."""
+    playbook = tmp_path / "twice.yml"
+    one = f"- ansible.builtin.import_playbook: {CHECKOUT}/playbooks/check_input.yml\n"
+    playbook.write_text(one * 2)
+
+    code, output = said(_inventory(), str(playbook))
+
+    assert code == 0, output[-3000:]
+    assert output.count("TASK [Refuse wrong input]") == 1
+    assert output.count("TASK [hpcai.gpucluster.slurm : Check input | Refuse what Slurm would refuse]") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "reached"),
     [

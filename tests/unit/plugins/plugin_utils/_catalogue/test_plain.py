@@ -8,7 +8,7 @@ import typing as t
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.plain import plain
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 
 
 def test_containers_of_templating_become_plain_ones() -> None:

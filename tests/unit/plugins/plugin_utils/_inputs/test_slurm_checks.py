@@ -9,13 +9,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import inputs as slurm_inputs
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import slurm_checks
 from ansible_collections.hpcai.gpucluster.tests.unit.support.slurm_inputs import inputs, with_gpus
 
 
 @pytest.mark.parametrize("given", [{}, {"slurm_nodes": with_gpus(), "slurm_database": "db1"}])
 def test_good_inputs_have_no_problem(given: dict[str, t.Any]) -> None:
-    assert slurm_inputs.problems(inputs(**given)) == []
+    assert slurm_checks.problems(inputs(**given)) == []
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_good_inputs_have_no_problem(given: dict[str, t.Any]) -> None:
     ],
 )
 def test_a_wrong_input_is_named(given: dict[str, t.Any], words: str) -> None:
-    found = slurm_inputs.problems(inputs(**given))
+    found = slurm_checks.problems(inputs(**given))
 
     assert any(words in sentence for sentence in found), found
 
 
 def test_jobs_on_controllers_and_distribution_sources_are_allowed_when_asked_for() -> None:
-    assert not slurm_inputs.problems(inputs(slurm_controllers=["gpu1"], slurm_jobs_on_controllers=True))
-    assert not slurm_inputs.problems(inputs(slurm_source="distribution", slurm_source_checksum=""))
+    assert not slurm_checks.problems(inputs(slurm_controllers=["gpu1"], slurm_jobs_on_controllers=True))
+    assert not slurm_checks.problems(inputs(slurm_source="distribution", slurm_source_checksum=""))

@@ -1,0 +1,83 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The action program builds the file on the control node and leaves the rest to copy."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible.errors import AnsibleError
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import action_loader
+
+from ansible_collections.hpcai.gpucluster.plugins.action.program import ActionModule
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
+
+
+class Task:
+    """What the action reads of a task."""
+
+    async_val = 0
+    check_mode = False
+
+    def __init__(self, args: dict[str, t.Any]) -> None:
+        self.args = args
+
+    def copy(self) -> Task:
+        return Task(self.args)
+
+
+class Copy:
+    """Stands for the action copy."""
+
+    def __init__(self) -> None:
+        self.args: dict[str, t.Any] = {}
+        self.content = b""
+
+    def get(self, name: str, task: Task, **_others: t.Any) -> Copy:
+        assert name == "ansible.legacy.copy"
+        self.args = task.args
+        return self
+
+    def run(self, task_vars: t.Any = None) -> dict[str, t.Any]:
+        self.content = Path(self.args["src"]).read_bytes()
+        return {"changed": True, "checksum": "known"}
+
+
+@pytest.fixture
+def copy(monkeypatch: pytest.MonkeyPatch) -> Copy:
+    stand_in = Copy()
+    monkeypatch.setattr(action_loader, "get", stand_in.get)
+    return stand_in
+
+
+def install(**args: t.Any) -> dict[str, t.Any]:
+    nothing: t.Any = None
+    task: t.Any = Task(args)
+    action = ActionModule(task, nothing, nothing, DataLoader(), nothing, nothing)
+    action._connection = t.cast("t.Any", type("Connection", (), {"_shell": type("Shell", (), {"tmpdir": None})})())
+    return action.run(None, {})
+
+
+def test_copy_brings_the_program_to_the_node_and_nothing_is_left_behind(copy: Copy) -> None:
+    result = install(entry="_health.cli", dest="/usr/local/bin/gpucluster-check", interpreter="/opt/python")
+
+    assert result["changed"] is True
+    assert result["checksum"] == "known"
+    assert copy.content == zipapp.build("_health.cli", "/opt/python")
+    source = copy.args.pop("src")
+    assert copy.args == {
+        "dest": "/usr/local/bin/gpucluster-check",
+        "owner": "root",
+        "group": "root",
+        "mode": "0755",
+    }
+    assert not Path(source).parent.exists()
+
+
+def test_a_program_that_there_is_not_is_refused() -> None:
+    with pytest.raises(AnsibleError, match=r"there is no module .*\._health\.none"):
+        install(entry="_health.none", dest="/usr/local/bin/x")

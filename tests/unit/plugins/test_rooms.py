@@ -1,0 +1,117 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""
+Which package of plugins/ imports which.
+
+Code on managed nodes (module_utils) knows nothing of the control node (plugin_utils), and no package imports itself by
+a detour. A new arrow is a decision: add it here and to the map in docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+
+PLUGINS = Path(__file__).parents[3] / "plugins"
+COLLECTION = "ansible_collections.hpcai.gpucluster.plugins."
+
+# By package, the packages that it may import: those that run on managed nodes, and those of the control node.
+MODULE_ROOMS: dict[str, set[str]] = {
+    "_system": set(),
+    "_storage": {"_system"},
+    "_accounts": {"_storage", "_system"},
+    "_enroot": set(),
+    "_hardware": {"_system"},
+    "_nvidia": {"_system"},
+    "_nccl": {"_hardware"},
+    "_slurm": {"_system"},
+    "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
+}
+PLUGIN_ROOMS: dict[str, set[str]] = {
+    "_azure": {"module_utils._system"},
+    "_catalogue": set(),
+    "_programs": set(),
+    "_health": {"_catalogue", "module_utils._hardware"},
+    "_slurm": {"_catalogue", "module_utils._hardware", "module_utils._slurm", "module_utils._system"},
+    "_inputs": {
+        *("_catalogue", "_health", "_slurm"),
+        *(f"module_utils.{name}" for name in ("_accounts", "_enroot", "_nccl", "_slurm", "_system")),
+    },
+    "_validation": {"_catalogue", "_slurm", "module_utils._hardware", "module_utils._system"},
+}
+PUBLIC = {"action", "callback", "filter", "inventory", "modules"}
+
+
+def _room(module: str) -> str:
+    """Return the package of a module below plugins/, such as C(module_utils._slurm) or C(filter)."""
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[0].endswith("_utils") else parts[0]
+
+
+def _imported(path: Path) -> t.Iterator[str]:
+    """Yield what a file imports of the collection's plugins, with what only type checkers import."""
+    here = path.relative_to(PLUGINS).with_suffix("").parts
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = COLLECTION + ".".join(here[: -node.level]) if node.level else ""
+            base = ".".join(filter(None, [above, node.module]))
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name[len(COLLECTION) :] for name in names if name.startswith(COLLECTION))
+
+
+def _arrows() -> dict[str, set[str]]:
+    """Return by package those that it imports."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(PLUGINS.rglob("*.py")):
+        room = _room(".".join(path.relative_to(PLUGINS).with_suffix("").parts))
+        found.setdefault(room, set()).update(_room(name) for name in _imported(path))
+        found[room].discard(room)
+    return found
+
+
+ARROWS = _arrows()
+
+
+@pytest.mark.parametrize("room", sorted(ARROWS))
+def test_a_package_imports_what_it_may_and_no_more(room: str) -> None:
+    kind, _dot, name = room.partition(".")
+
+    if kind in ("modules", "doc_fragments"):
+        assert {arrow.partition(".")[0] for arrow in ARROWS[room]} <= {"module_utils"}
+    elif kind in PUBLIC:
+        assert {arrow.partition(".")[0] for arrow in ARROWS[room]} <= {"module_utils", "plugin_utils"}
+    elif kind == "module_utils":
+        assert ARROWS[room] <= {f"module_utils.{other}" for other in MODULE_ROOMS[name]}
+    else:
+        allowed = {other if "." in other else f"plugin_utils.{other}" for other in PLUGIN_ROOMS[name]}
+        assert ARROWS[room] <= allowed
+
+
+def test_there_is_no_circle() -> None:
+    assert list(graphlib.TopologicalSorter(ARROWS).static_order())
+
+
+def test_every_package_is_on_the_list() -> None:
+    found = {path.parent.relative_to(PLUGINS).as_posix() for path in PLUGINS.glob("*_utils/_*/__init__.py")}
+
+    listed = {f"module_utils/{name}" for name in MODULE_ROOMS} | {f"plugin_utils/{name}" for name in PLUGIN_ROOMS}
+    assert found == listed
+
+
+@pytest.mark.parametrize("name", ["Runner", "Host"])
+def test_what_all_packages_share_is_defined_once(name: str) -> None:
+    pattern = re.compile(rf"^\s*(class {name}\b|{name}\b(: \S+)? =)", re.MULTILINE)
+
+    found = [path for path in PLUGINS.rglob("*.py") if pattern.search(path.read_text(encoding="utf-8"))]
+
+    assert [path.parent.name for path in found] == ["_system"]
