@@ -37,11 +37,11 @@ class ActionModule(ActionBase):
         }
         __, arguments = self.validate_argument_spec(argument_spec=spec)
         found = _report(arguments, datetime.now(timezone.utc))
-        folder = Path(arguments["directory"]) / arguments["run"]
+        directory = Path(arguments["directory"]) / arguments["run"]
         if not self._task.check_mode:
-            _write(folder, found, arguments["plots"])
+            _write(directory, found, arguments["plots"])
         result.update({key: found[key] for key in ("verdict", "summary", "worst")})
-        result.update(changed=True, page=str(folder / "report.html"))
+        result.update(changed=True, page=str(directory / "report.html"))
         return result
 
 
@@ -71,7 +71,7 @@ def _baseline(path: str | None) -> t.Any:
         raise AnsibleActionFail(f"baseline: {path} is no report.json: {exc}") from exc
 
 
-def _write(folder: Path, found: report.Report, plots: bool) -> None:
+def _write(directory: Path, found: report.Report, plots: bool) -> None:
     """Write the report in its three forms."""
     texts = {
         "report.json": json.dumps(found, indent=4, sort_keys=True),
@@ -79,10 +79,10 @@ def _write(folder: Path, found: report.Report, plots: bool) -> None:
         "report.html": report_page.page(found, plots=plots),
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o755)
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o755)
         for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
-            (folder / name).chmod(0o644)
+            (directory / name).write_text(text, encoding="utf-8")
+            (directory / name).chmod(0o644)
     except OSError as exc:
         raise AnsibleActionFail(f"directory: the report cannot be written: {exc}") from exc

@@ -8,8 +8,8 @@ Find the node or link that holds a whole group back, with as few measurements as
 
 A collective operation runs at the pace of its slowest member. So a group that reaches the minimum has only good
 members, and a group that falls short has at least one bad member or a bad link. C(next_groups) is a pure function
-from what was measured so far to what should be measured next; it keeps no state, so any playbook can loop over it,
-and a run that broke off can go on. Sets of suspects are halved (binary splitting); suspects of a tournament of pairs
+from what was measured so far to what should be measured next; it keeps no state, so a caller can loop over it,
+and an interrupted run can go on. Sets of suspects are halved (binary splitting); suspects of a tournament of pairs
 each get a partner that is known to be good.
 """
 

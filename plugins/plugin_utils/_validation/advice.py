@@ -48,7 +48,7 @@ ADVICE: dict[str, list[str]] = {
     ],
     "scheduler.container": [
         "Is pyxis loaded? 'srun --help' must show --container-image.",
-        "Can the node fetch the image, and do enroot's folders have room? 'enroot import' on the node says more.",
+        "Can the node fetch the image, and do enroot's directories have room? 'enroot import' on the node says more.",
     ],
     "node.check": ["Run 'gpucluster-check' on the node: it names each fault and what to do."],
     "node.dcgm": [

@@ -63,7 +63,7 @@ def _other(limits: t.Mapping[str, float], collective: str) -> dict[str, float]:
 
 
 def why(raw: Raw, kind: str, result: Raw) -> str:
-    """Return in words where the threshold of a result comes from."""
+    """Return a sentence that says where the threshold of a result comes from."""
     fractions = {**(_MPI if raw.get("program") == "mpi" else _NCCL), **(raw.get("relative") or {})}
     given = (raw.get("thresholds") or {}).get(kind)
     source = (raw.get("limits_from") or {}).get(kind) or "validate_thresholds"

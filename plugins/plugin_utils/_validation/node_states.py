@@ -50,7 +50,7 @@ def left_out(raw: t.Mapping[str, t.Any], name: str, title: str) -> list[Check]:
     status = FAIL if raw.get("named") else NOT_RUN
     found = [check(name, title, NOT_RUN, "busy with other jobs", node) for node in raw.get("busy") or []]
     return found + [
-        check(name, title, status, f"left out: {_condition(node)}", node["name"]) for node in raw.get("unusable") or []
+        check(name, title, status, f"skipped: {_condition(node)}", node["name"]) for node in raw.get("unusable") or []
     ]
 
 

@@ -58,7 +58,7 @@ def keys(report: Report) -> list[dict[str, t.Any]]:
 
 
 def verdict(row: t.Mapping[str, t.Any]) -> str:
-    """Return in words how far the slowest is from its limit."""
+    """Return a phrase that says how far the slowest is from its limit."""
     if row["margin"] is None:
         return "no limit is known"
     return f"{percent(abs(row['margin'])).lstrip('+')} {'below' if row['margin'] < 0 else 'above'} the limit"

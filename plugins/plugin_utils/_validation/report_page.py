@@ -24,7 +24,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.repor
 Report = t.Mapping[str, t.Any]
 Item = t.Mapping[str, t.Any]
 
-_FOLDER = Path(__file__).parent
+_HERE = Path(__file__).parent
 # So many messages of failures that ask for the same are shown.
 _MESSAGES = 10
 
@@ -32,7 +32,7 @@ _MESSAGES = 10
 def page(report: Report, *, plots: bool = True) -> str:
     """Return the whole page. Whatever a node wrote is escaped by the template; only pictures and style are markup."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_FOLDER),
+        loader=jinja2.FileSystemLoader(_HERE),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -42,7 +42,7 @@ def page(report: Report, *, plots: bool = True) -> str:
         report=report,
         words=WORDS,
         signs=SIGNS,
-        style=(_FOLDER / "report.css").read_text(encoding="utf-8"),
+        style=(_HERE / "report.css").read_text(encoding="utf-8"),
         keys=[{**row, "margin": report_figures.verdict(row)} for row in report_figures.keys(report)],
         subject=_subject(report),
         actions=_actions(report),
@@ -74,7 +74,7 @@ def _subject(report: Report) -> dict[str, list[str]]:
 
 
 def _hardware(kind: Item, devices: t.Sequence[str]) -> str:
-    """Return one kind of node in words; what the GPUs themselves say goes before what the inventory says."""
+    """Return a phrase about one kind of node; the GPUs themselves know their model better than the inventory."""
     nodes = f"{kind['count']} node{'' if kind['count'] == 1 else 's'} {kind['size']}".rstrip()
     if not kind["gpus"]:
         return f"{nodes} with {kind['cpus']} CPUs each, no GPUs" if kind["cpus"] else f"{nodes}, no GPUs"

@@ -103,8 +103,8 @@ def heat_map(
         turn = f"{edge + middle + ink / 3:.1f},{30 + edge - 5:.1f}"
         parts.append(f'<text transform="translate({turn}) rotate(-90)" font-size="{ink:.1f}">{text}</text>')
     bottom = 30 + edge + cell * len(nodes) + 20
-    words = [f"{_WORDS[level]} {levels[level]:.4g}" for level in ("warn", "fail") if level in levels]
-    foot = f"GB/s, best {best:.4g}" + "".join(f"; {word}" for word in words) + "; crosses failed"
+    limits = [f"{_WORDS[level]} {levels[level]:.4g}" for level in ("warn", "fail") if level in levels]
+    foot = f"GB/s, best {best:.4g}" + "".join(f"; {limit}" for limit in limits) + "; crosses failed"
     parts.append(f'<text class="dim" x="4" y="{bottom:.0f}" font-size="11">{escape(foot)}</text>')
     return _svg(title, "".join(parts), bottom + 8)
 

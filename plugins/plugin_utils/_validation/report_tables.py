@@ -123,9 +123,9 @@ def limits(report: Report) -> Table | None:
 
 def _limit(levels: t.Mapping[str, float], unit: str) -> str:
     """Return the limits of a kind."""
-    words = {"warn": "warns below", "fail": "fails below"}
+    said = {"warn": "warns below", "fail": "fails below"}
     return (
-        "; ".join(f"{words[level]} {figure(levels[level], unit)}" for level in words if level in levels)
+        "; ".join(f"{said[level]} {figure(levels[level], unit)}" for level in said if level in levels)
         or "none is known"
     )
 

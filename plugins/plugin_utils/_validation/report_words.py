@@ -22,7 +22,7 @@ Table = dict[str, t.Any]
 
 def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[Cell]], total: int | None = None) -> Table | None:
     """
-    Return a table, or nothing where there are no rows; columns without any text are left out.
+    Return a table, or nothing where there are no rows; columns without any text are dropped.
 
     O(total) is the number of all rows, of which O(rows) may be the first ones.
     """

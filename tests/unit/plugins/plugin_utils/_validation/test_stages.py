@@ -215,8 +215,8 @@ def test_a_node_that_is_left_out_is_not_forgotten(
         (check, "gpu5", status),
     }
     assert [item["message"] for item in stage["checks"] if item["node"] in ("gpu3", "gpu5")] == [
-        "left out: drained: broken",
-        "left out: idle, slurmd does not answer",
+        "skipped: drained: broken",
+        "skipped: idle, slurmd does not answer",
     ]
 
 
