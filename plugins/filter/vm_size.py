@@ -18,7 +18,7 @@ version_added: 0.1.0
 short_description: Return the hardware record of a VM size
 description:
   - Looks up a VM size in the hardware catalogue of the collection, or checks a record that the site gives.
-  - Numbers carry their unit in the key. Optional keys that a record does not give are left out of the result,
+  - Numbers carry their unit in the key. The result has no optional keys that the record does not give,
     but RV(_value.nvme), RV(_value.infiniband), RV(_value.topology), RV(_value.nccl), RV(_value.environment) and
     RV(_value.thresholds) are always there.
   - Fails if the name is unknown, naming the known ones, or if the record is not of the right form, naming every fault.
@@ -95,7 +95,7 @@ _value:
         - Zero and empty without one.
       type: dict
     accelerated_network:
-      description: The RDMA device of the Ethernet interface, V(device) and V(rate_gbps). Left out where there is none.
+      description: The RDMA device of the Ethernet interface, V(device) and V(rate_gbps). Missing if there is none.
       type: dict
     topology:
       description:

@@ -73,6 +73,8 @@ options:
     type: bool
     default: true
   mode:
+    description: Permissions of the file, as M(ansible.builtin.file) takes them.
+    type: raw
     default: "0644"
   sysfs:
     description: Where sysfs is. Another place is for tests and for images of machines.

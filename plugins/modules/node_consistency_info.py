@@ -16,7 +16,7 @@ author:
 description:
   - Returns versions of kernel, NVIDIA driver, OFED, Slurm and NCCL, whether the clock is kept right, whether mounts
     are there and answer, and how users resolve.
-  - It judges nothing; see P(hpcai.gpucluster.validation_stage#filter).
+  - It judges nothing; see M(hpcai.gpucluster.validation_stage).
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._attributes.info_module

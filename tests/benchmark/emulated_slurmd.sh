@@ -9,5 +9,5 @@ machine='{"__lab_machines": ["control"], "lab_remove_image": false}'
 remove() { ansible-playbook playbooks/lab_down.yml --extra-vars "$machine" > /dev/null; }
 trap remove EXIT
 ansible-playbook playbooks/lab_up.yml --extra-vars "$machine" > /dev/null
-ansible-playbook -i inventories/lab/hosts.yml -i molecule/inventory.yml -i tests/benchmark/emulated_slurmd.ini tests/benchmark/emulated_slurmd.yml \
+ansible-playbook -i inventories/lab/hosts.yml -i tests/benchmark/emulated_slurmd.ini tests/benchmark/emulated_slurmd.yml \
   --extra-vars '{"gpucluster_removed_nodes": ["gpu1", "gpu2"]}' --extra-vars "emulated_nodes=${1:-500}"

@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 CHECKOUT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```console(?: needs=(\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # These only ask Slurm, so they are asked again until Slurm has come that far.
-_ASKS = re.compile(r"\b(sinfo|squeue|scontrol show)\b")
+_ASKS = re.compile(r"\b(sinfo|squeue|scontrol --details show)\b")
 PATIENCE_SECONDS = 120
 LONGEST_SECONDS = 600
 

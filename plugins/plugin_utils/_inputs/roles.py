@@ -14,6 +14,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import enroot_checks, rules, storage_checks
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_true, problem
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import pyxis
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import settings
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,6 +56,10 @@ def _pyxis(values: Values) -> list[str]:
     return [f"pyxis_options: {fault}; every job would fail" for fault in faults]
 
 
+def _validate(values: Values) -> list[str]:
+    return settings.problems(values.get("validate_thresholds") or {}, values.get("validate_relative") or {})
+
+
 def _health(values: Values) -> list[str]:
     faults = []
     if values.get("health_hardware") == {}:
@@ -78,4 +83,5 @@ _OWN: dict[str, Callable[[Values], list[str]]] = {
     "pyxis": _pyxis,
     "scratch": storage_checks.problems,
     "users": _users,
+    "validate": _validate,
 }

@@ -17,6 +17,8 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation impor
 Settings = t.Mapping[str, t.Any]
 Record = t.Mapping[str, t.Any]
 
+# The kinds of groups whose bandwidth is measured.
+GROUPS = ("node", "pair", "all")
 # The metric of the hardware record that is the threshold of each kind of figure.
 RECORDED = {
     "node": "nccl_allreduce_busbw_gbps",
@@ -47,20 +49,29 @@ class SettingsError(ValueError):
     """A setting is wrong; the text says which."""
 
 
-def refuse_wrong(settings: Settings) -> None:
-    """Refuse thresholds and fractions of unknown figures, and those that are no numbers or contradict themselves."""
-    thresholds = settings["thresholds"]
-    unknown = [name for name in thresholds if name not in RECORDED]
-    if unknown:
-        raise SettingsError(f"validate_thresholds has {', '.join(unknown)}, but there can be {', '.join(RECORDED)}")
+def problems(thresholds: t.Mapping[str, t.Any], relative: t.Mapping[str, t.Any]) -> list[str]:
+    """Return what is wrong with thresholds, and with the fractions that hold where there are none."""
+    found = [
+        f"validate_thresholds: found {name}; allowed: {', '.join(RECORDED)}"
+        for name in thresholds
+        if name not in RECORDED
+    ]
     for name, threshold in thresholds.items():
         try:
             shortfalls.levels(name, threshold)
         except shortfalls.ThresholdError as exc:
-            raise SettingsError(f"validate_thresholds: {exc}") from exc
-    for name, part in settings["relative"].items():
-        if name not in ("node", "pair", "all") or isinstance(part, bool) or not isinstance(part, (int, float)):
-            raise SettingsError(f"validate_relative has {name}: {part!r}, but takes numbers for node, pair and all")
+            found.append(f"validate_thresholds: {exc}")
+    for name, part in relative.items():
+        if name not in GROUPS or isinstance(part, bool) or not isinstance(part, (int, float)):
+            found.append(f"validate_relative: found {name}: {part!r}; allowed: numbers for {', '.join(GROUPS)}")
+    return found
+
+
+def refuse_wrong(settings: Settings) -> None:
+    """Refuse settings that are wrong, before anything is measured."""
+    found = problems(settings["thresholds"], settings["relative"])
+    if found:
+        raise SettingsError("; ".join(found))
     if one_record(settings):
         record(settings, [])
     for fault in records.problems_of_groups(settings["hardware"]):
@@ -101,4 +112,4 @@ def limits_from(settings: Settings, found: Record) -> dict[str, str]:
     """Return where the thresholds of each kind of group come from, for the reader of the report."""
     source = f"hardware record {found.get('name') or ''}".rstrip()
     given = settings["thresholds"]
-    return {kind: "validate_thresholds" if kind in given else source for kind in ("node", "pair", "all")}
+    return {kind: "validate_thresholds" if kind in given else source for kind in GROUPS}

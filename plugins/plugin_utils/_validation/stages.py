@@ -32,7 +32,7 @@ STAGES = {
     "nccl": nccl_stage,
     "after": after_stage,
 }
-# The checks that say which nodes a stage left out.
+# The checks that say which nodes a stage skipped.
 _TAKES_PART = {
     "scheduler": ("scheduler.job", "job runs"),
     "node": ("node.part", "is tested"),

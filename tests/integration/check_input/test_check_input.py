@@ -394,8 +394,15 @@ def test_the_input_is_checked_once(said: Said) -> None:
     output = said(_inventory(), "site.yml")[1]
 
     results = re.findall(r"TASK \[Refuse wrong input\] \*+ (\w+):", output)
-    assert results == ["ok", "skipping"]  # users.yml, the first part, ends the run: no machine answers
+    assert results == ["ok"]
     assert "UNREACHABLE" in output
+
+
+def test_storage_of_no_cluster_is_not_refused(said: Said) -> None:
+    inventory = _storage()
+    del inventory["all"]["children"]["slurm_controller"]
+
+    assert "UNREACHABLE" in said(inventory, "playbooks/storage.yml")[1]
 
 
 def test_a_node_that_is_more_than_a_node_is_not_removed(said: Said) -> None:

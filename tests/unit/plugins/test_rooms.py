@@ -40,7 +40,7 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_health": {"_catalogue", "module_utils._hardware"},
     "_slurm": {"_catalogue", "module_utils._hardware", "module_utils._slurm", "module_utils._system"},
     "_inputs": {
-        *("_catalogue", "_health", "_slurm"),
+        *("_catalogue", "_health", "_slurm", "_validation"),
         *(f"module_utils.{name}" for name in ("_accounts", "_enroot", "_nccl", "_slurm", "_system")),
     },
     "_validation": {"_catalogue", "_slurm", "module_utils._hardware", "module_utils._system"},

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import typing as t
 from pathlib import Path
 
+import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 
 VARS = Path(__file__).parents[3] / "roles/base/vars/main.yml"
 # The kernel's settings are files; a load writes one of them.
@@ -45,3 +49,26 @@ def test_settings_are_loaded_whoever_has_changed_them_and_a_second_time_changes_
 
     assert _load(tmp_path) == "vm.swappiness = 10\n"
     assert _load(tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        ([], {"content": "\n", "state": "absent"}),
+        (["time1", "10.0.0.1"], {"content": "server time1 iburst\nserver 10.0.0.1 iburst\n", "state": "present"}),
+    ],
+)
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_the_file_of_time_servers_follows_the_list_also_in_check_mode(
+    servers: list[str], expected: dict[str, str], check_mode: bool
+) -> None:
+    loader = DataLoader()
+    tasks = loader.load_from_file(str(VARS.parents[1] / "tasks/time.yml"), trusted_as_template=True)
+    variables: dict[str, t.Any] = {"base_time_servers": servers, "base_time_service": "chrony"}
+    templar = Templar(
+        loader=loader, variables={**variables, "ansible_check_mode": check_mode, "__base_time_file": "/x"}
+    )
+    (file,) = templar.template(tasks[0]["hpcai.gpucluster.file_set"]["files"])
+
+    assert templar.evaluate_conditional(tasks[0]["when"])
+    assert {name: file[name] for name in expected} == expected

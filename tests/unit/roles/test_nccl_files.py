@@ -13,8 +13,9 @@ if t.TYPE_CHECKING:
     from pathlib import Path
 
 CONF, MOUNTS, ENVIRON = "/etc/nccl.conf", "/etc/enroot/mounts.d/50-nccl.fstab", "/etc/enroot/environ.d/50-nccl.env"
-BARE = {"gpucluster_vm_size": "DGX_H100"}
-CLOUD = {"gpucluster_vm_size": "Standard_ND96isr_H100_v5"}
+BARE = {"nccl_hardware": "{{ 'DGX_H100' | hpcai.gpucluster.vm_size }}"}
+CLOUD = {"nccl_hardware": "{{ 'Standard_ND96isr_H100_v5' | hpcai.gpucluster.vm_size }}"}
+NO_GPUS = {"nccl_hardware": "{{ 'lab' | hpcai.gpucluster.vm_size }}"}
 CASES: dict[str, tuple[dict[str, t.Any], list[str]]] = {
     "cloud": (CLOUD, [CONF, MOUNTS, ENVIRON]),
     "cloud_without_enroot": ({**CLOUD, "nccl_enroot_path": ""}, [CONF]),
@@ -22,8 +23,8 @@ CASES: dict[str, tuple[dict[str, t.Any], list[str]]] = {
     "bare_with_settings": ({**BARE, "nccl_settings": {"NCCL_DEBUG": "WARN"}}, [CONF, MOUNTS, ENVIRON]),
     "bare_without_enroot": ({**BARE, "nccl_enroot_path": ""}, []),
     "bare_with_nothing": ({**BARE, "nccl_environment": {"CUDA_DEVICE_ORDER": None}}, []),
-    "no_gpus": ({"gpucluster_vm_size": "lab"}, []),
-    "no_gpus_with_a_variable": ({"gpucluster_vm_size": "lab", "nccl_environment": {"UCX_TLS": "tcp"}}, [ENVIRON]),
+    "no_gpus": (NO_GPUS, []),
+    "no_gpus_with_a_variable": ({**NO_GPUS, "nccl_environment": {"UCX_TLS": "tcp"}}, [ENVIRON]),
 }
 
 

@@ -127,7 +127,7 @@ def test_a_lost_connection_is_a_failed_check() -> None:
 
 
 def test_wrong_settings_fail_the_task_by_name() -> None:
-    with pytest.raises(AnsibleActionFail, match="validate_thresholds has pairs"):
+    with pytest.raises(AnsibleActionFail, match="validate_thresholds: found pairs"):
         action("nccl", thresholds={"pairs": 1}).run()
     with pytest.raises(AnsibleActionFail, match="repeats"):
         action("nccl", repeats="often").run()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import typing as t
@@ -274,3 +275,11 @@ def test_the_role_writes_the_settings_that_the_program_reads(tmp_path: Path) -> 
 
     assert settings["default"] == boot.Settings("max", "auto", 0, 0, "", True, 8, 120)
     assert settings["other"] == boot.Settings("job", "auto", 0, 0, "300", False, 4, 120)
+
+
+def test_clocks_that_are_set_already_are_not_set_at_boot(tmp_path: Path) -> None:
+    """Application clocks of an H200 are the highest by default; root in a container may not even try to set them."""
+    node = Node(tmp_path, {"driver": "580.159.04", "gpus": {"model": "H200", "count": 2}, "persistence": True})
+
+    assert node.run("boot").count("already at maximum (memory 3201 MHz, graphics 1980 MHz") == 2
+    assert not [call for call in node.calls() if re.search(r"(^| )-(ac|rac|lgc|lmc|pl|pm) ", f"{call} ")]

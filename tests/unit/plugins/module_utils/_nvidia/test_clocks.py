@@ -436,3 +436,18 @@ def test_an_interrupted_run_leaves_nothing_false_in_the_record(tmp_path: Path) -
 
     assert bench.run()["changed"]
     assert bench.smi.state["GPU-0a000000-0000-4000-8000-000000000000"]["locked_graphics"] == [1980, 1980]
+
+
+def test_a_recorded_h200_at_its_highest_clocks_is_not_set_again(tmp_path: Path) -> None:
+    recorded = Path(__file__).parents[3] / "fixtures/nvidia_smi/580.159.04/h200-x4-q.xml"
+    calls: list[list[str]] = []
+
+    def smi(args: Sequence[str]) -> tuple[int, str, str]:
+        calls.append(list(args)[1:])
+        return 0, recorded.read_text(encoding="utf-8"), ""
+
+    record = Record(str(tmp_path / "record.json"), dict(NOW))
+    result = apply(NvidiaSmi(smi), Wanted(persistence=True), record, check_mode=False, tolerant=True)
+
+    assert result["gpus"][0]["msg"] == "already at maximum (memory 3201 MHz, graphics 1980 MHz, application clocks)"
+    assert calls == [["-q", "-x"]]

@@ -14,10 +14,12 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import con
 if t.TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
+
 NODES = "NodeName=gpu1 SlurmdStartTime=2026-11-22T08:00:00 X=1\nNodeName=gpu2 SlurmdStartTime=None\n"
 
 
-def runner(nodes: tuple[int, str] = (0, NODES), jobs: tuple[int, str] = (0, "")) -> config_state.Runner:
+def runner(nodes: tuple[int, str] = (0, NODES), jobs: tuple[int, str] = (0, "")) -> Runner:
     def run(args: Sequence[str]) -> tuple[int, str, str]:
         code, out = nodes if args[0] == "scontrol" else jobs
         return code, out, "down"
@@ -34,7 +36,7 @@ def runner(nodes: tuple[int, str] = (0, NODES), jobs: tuple[int, str] = (0, ""))
         (runner(nodes=(1, ""), jobs=(1, "")), ["scontrol exited 1: down", "squeue exited 1: down"]),
     ],
 )
-def test_a_controller_that_does_not_answer_is_a_risk_as_well(run: config_state.Runner, expected: list[str]) -> None:
+def test_a_controller_that_does_not_answer_is_a_risk_as_well(run: Runner, expected: list[str]) -> None:
     assert config_state.at_risk(run) == expected
 
 

@@ -37,6 +37,9 @@ ALICE = {"name": "alice", "uid": 2001, "groups": ["dev", "video"]}
         ("users", {"users_groups": [{"name": "dev"}]}, "users_groups[0] (dev): gid"),
         ("users", {"users_deleted": ["root"]}, "users_deleted[0] (root)"),
         ("users", {"users_home_mode": 0o700}, "users_home_mode: found 448"),
+        ("validate", {"validate_thresholds": {"pairs": 1}}, "validate_thresholds: found pairs; allowed: node, pair"),
+        ("validate", {"validate_thresholds": {"pair": {"warn": 1, "fail": 2}}}, "pair: warn (1) is below fail (2)"),
+        ("validate", {"validate_relative": {"pair": "0.8"}}, "validate_relative: found pair: '0.8'; allowed: numbers"),
     ],
 )
 def test_a_fault_has_the_name_of_the_input_and_is_said_once(role: str, values: dict[str, t.Any], says: str) -> None:

@@ -228,10 +228,10 @@ def test_nodes_are_compared_with_those_of_the_beginning() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"thresholds": {"pairs": 1}}, "validate_thresholds has pairs, but there can be node, pair, all, host"),
+        ({"thresholds": {"pairs": 1}}, "validate_thresholds: found pairs; allowed: node, pair, all, host"),
         ({"thresholds": {"pair": {"warn": 1, "fail": 2}}}, r"validate_thresholds: pair: warn \(1\) is below fail"),
         ({"thresholds": {"pair": "high"}}, "validate_thresholds: pair: 'high' must be a number"),
-        ({"relative": {"pair": "high"}}, "validate_relative has pair: 'high', but takes numbers"),
+        ({"relative": {"pair": "high"}}, "validate_relative: found pair: 'high'; allowed: numbers"),
         ({"hardware": {"gpus": 8}}, "validate_hardware: gpus must be a mapping"),
         ({"hardware": {}}, "validate_hardware: found nothing; allowed: a hardware record"),
         ({"hardware": ["gpu1"]}, "validate_hardware: found 'gpu1'; allowed: mappings of hosts and record"),

@@ -7,13 +7,15 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: nfs_support
+module: nfs_support_info
 short_description: Tell whether the running kernel can serve or mount NFS
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Tries to load the kernel's module. A container on a host without NFS in its kernel can do neither.
+  - Looks for the file system in C(/proc/filesystems), and otherwise asks C(modprobe --dry-run) for its module. Loads
+    nothing.
+  - A container on a host without NFS in its kernel can do neither.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._attributes.info_module
@@ -31,7 +33,7 @@ options:
 
 EXAMPLES = r"""
 - name: Look for the kernel's NFS server
-  hpcai.gpucluster.nfs_support:
+  hpcai.gpucluster.nfs_support_info:
     kind: nfsd
     required: false
   register: support
