@@ -33,13 +33,13 @@ class ActionModule(ActionBase):
             program = zipapp.build(arguments["entry"], arguments["interpreter"])
         except zipapp.BuildError as exc:
             raise AnsibleError(str(exc)) from exc
-        folder = Path(tempfile.mkdtemp(dir=constants.DEFAULT_LOCAL_TMP))  # type: ignore[attr-defined]
+        directory = Path(tempfile.mkdtemp(dir=constants.DEFAULT_LOCAL_TMP))  # type: ignore[attr-defined]
         try:
-            source = folder / Path(arguments["dest"]).name
+            source = directory / Path(arguments["dest"]).name
             source.write_bytes(program)
             result.update(self._copy(str(source), arguments["dest"], task_vars))
         finally:
-            shutil.rmtree(folder)
+            shutil.rmtree(directory)
         return result
 
     def _copy(self, source: str, dest: str, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:

@@ -44,7 +44,7 @@ options:
   inputs:
     description:
       - Inputs of the roles P(hpcai.gpucluster.gpu#role) and P(hpcai.gpucluster.nccl#role) that the machine was set up
-        with, by name. V(null) and what is left out are the defaults of these roles.
+        with, by name. Inputs that are missing or V(null) have the defaults of these roles.
       - C(gpu_count), C(gpu_persistence), C(gpu_clocks), C(gpu_memory_clock), C(gpu_graphics_clock),
         C(gpu_clock_method), C(nccl_hardware), C(nccl_topology) and C(nccl_topology_path) change what is expected.
     type: dict

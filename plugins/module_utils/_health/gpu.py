@@ -74,8 +74,8 @@ def judge_model(name: str, memory_mib: float, tolerance: float, found: list[Gpu]
     least = memory_mib * (1 - tolerance / 100)
 
     def bad(gpu: Gpu) -> str:
-        words = gpu.row["name"].lower().replace("-", " ").split()
-        if not all(any(word in part for part in words) for word in name.lower().replace("-", " ").split()):
+        parts = gpu.row["name"].lower().replace("-", " ").split()
+        if not all(any(word in part for part in parts) for word in name.lower().replace("-", " ").split()):
             return gpu.row["name"] or "no name"
         size = gpu.number("memory.total")
         return "" if size >= least else f"{size:.10g} MiB"

@@ -148,7 +148,7 @@ def _group(text: str) -> str | None:
 
 
 def _process(machine: Machine, pid: int, job: str) -> Process | None:
-    """Return a process of its real user, whoever owns its folder; None for one that is dead and not collected yet."""
+    """Return a process of its real user, whoever owns its directory; None for one that is dead but not collected."""
     head, _bracket, rest = machine.read(f"/proc/{pid}/stat").rpartition(")")
     fields = rest.split()
     if len(fields) < 20 or fields[0] in "ZX":

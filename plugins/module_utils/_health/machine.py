@@ -34,7 +34,7 @@ class Machine:
     """The real machine; tests put another one in its place."""
 
     def __init__(self, deadline: float = 60.0, root: str = "") -> None:
-        """Take the seconds that everything together may last, and the folder that stands for the root."""
+        """Take the seconds that everything together may last, and the directory that stands for the root."""
         self._end = time.monotonic() + deadline
         self._root = root
         self.stuck: dict[str, int] = {}  # path of a hung file system: the child that waits for it
@@ -64,7 +64,7 @@ class Machine:
         return b"".join(chunks).decode("utf-8", "replace")
 
     def names(self, path: str) -> list[str]:
-        """Return what a folder holds, sorted; nothing when it is not there."""
+        """Return the names in a directory, sorted; none where it is missing."""
         try:
             return sorted(os.listdir(self._root + path))  # noqa: PTH208 (a Path costs start time)
         except (FileNotFoundError, NotADirectoryError):

@@ -16,15 +16,15 @@ import typing as t
 
 from . import verdict
 
-_FOLDER_MODE = 0o755
+_DIRECTORY_MODE = 0o755
 
 
 class Memory:
     """A small file below /run; a lock keeps two programs from writing at once."""
 
-    def __init__(self, folder: str, boot_id: str) -> None:
-        """Take the folder, and the boot whose memory counts: another boot's is forgotten."""
-        self._folder = folder
+    def __init__(self, directory: str, boot_id: str) -> None:
+        """Take the directory, and the boot whose memory counts: another boot's is forgotten."""
+        self._directory = directory
         self._boot_id = boot_id
         self._lock: int | None = None
         self.checks: dict[str, dict[str, t.Any]] = {}
@@ -34,15 +34,15 @@ class Memory:
     @property
     def path(self) -> str:
         """Return where the memory is kept."""
-        return f"{self._folder}/state.json"
+        return f"{self._directory}/state.json"
 
     def load(self, wait: float = 2.0) -> None:
         """Read what was kept; what cannot be read counts as nothing."""
         try:
-            os.makedirs(self._folder, _FOLDER_MODE, exist_ok=True)  # noqa: PTH103 (a Path costs start time)
+            os.makedirs(self._directory, _DIRECTORY_MODE, exist_ok=True)  # noqa: PTH103 (a Path costs start time)
             self._take_lock(wait)
         except OSError as exc:
-            self.trouble = f"{self._folder}: {exc.strerror}"
+            self.trouble = f"{self._directory}: {exc.strerror}"
         with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, LookupError):
             with open(self.path, encoding="utf-8") as stream:  # noqa: PTH123
                 kept = json.load(stream)
@@ -69,7 +69,7 @@ class Memory:
             self._lock = None
 
     def _take_lock(self, wait: float) -> None:
-        descriptor = os.open(f"{self._folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(f"{self._directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         end = time.monotonic() + wait
         while True:
             try:

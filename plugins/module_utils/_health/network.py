@@ -45,16 +45,16 @@ class Port(t.NamedTuple):
 
 
 def infiniband_ports(machine: Machine) -> list[Port]:
-    """Return every InfiniBand port; Ethernet ports of the same adapters are left out."""
+    """Return every InfiniBand port; skip Ethernet ports of the same adapters."""
     ports = []
     for adapter in machine.names(_INFINIBAND):
         for number in machine.names(f"{_INFINIBAND}/{adapter}/ports"):
-            folder = f"{_INFINIBAND}/{adapter}/ports/{number}"
-            if _line(machine, f"{folder}/link_layer") != "InfiniBand":
+            directory = f"{_INFINIBAND}/{adapter}/ports/{number}"
+            if _line(machine, f"{directory}/link_layer") != "InfiniBand":
                 continue
-            words = [_line(machine, f"{folder}/{name}") for name in ("state", "phys_state")]
-            state, physical = (word.partition(":")[2].strip() or word for word in words)
-            ports.append(Port(f"{adapter}/{number}", state, physical, _line(machine, f"{folder}/rate")))
+            texts = [_line(machine, f"{directory}/{name}") for name in ("state", "phys_state")]
+            state, physical = (text.partition(":")[2].strip() or text for text in texts)
+            ports.append(Port(f"{adapter}/{number}", state, physical, _line(machine, f"{directory}/rate")))
     return ports
 
 

@@ -138,7 +138,7 @@ def _keep(
     problems: Problems,
     after: Report,
 ) -> None:
-    """Write down what is locked now; a GPU with a problem or without persistence is left out: nobody knows."""
+    """Write down what is locked now; skip a GPU with a problem or without persistence: its state is unknown."""
     persistent = {str(gpu["uuid"]) for gpu in after.gpus if gpu["persistence"]}
     now = dict(locks)
     for plan in plans:

@@ -48,8 +48,8 @@ def errors(links: Links) -> dict[str, int]:
     """Return the error counters of every link by "GPU n link m name"; newer drivers print much else beside them."""
     counters = {}
     for gpu, found in links.items():
-        for link, words in found:
-            name, _colon, value = (part.strip() for part in words.rpartition(":"))
+        for link, text in found:
+            name, _colon, value = (part.strip() for part in text.rpartition(":"))
             if value.isdigit() and _ERROR.search(name) and not _REPAIRED.match(name):
                 counters[f"GPU {gpu} link {link} {name}"] = int(value)
     return counters

@@ -48,7 +48,7 @@ class Plan(t.NamedTuple):
 
 
 def make(report: Report, locks: dict[str, Lock], wanted: Wanted, tolerant: bool = False) -> list[Plan]:
-    """Return a plan for each GPU, or refuse with all that is wrong; what a GPU lacks may be left out instead."""
+    """Return a plan for each GPU, or refuse with all that is wrong; with I(tolerant), skip what a GPU lacks."""
     nvidia_wanted.check(wanted)
     plans, refused = [], []
     for gpu in nvidia_wanted.select(report, wanted.gpus):

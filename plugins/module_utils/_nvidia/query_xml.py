@@ -52,7 +52,7 @@ def parse(text: str) -> Report:
 def _tree(document: str) -> ElementTree.Element:
     from xml.etree import ElementTree  # here because it costs start time
 
-    # The prolog with its reference to a DTD was cut off, and a DTD inside the root element is no XML.
+    # The prolog with its reference to a DTD was removed, and a DTD inside the root element is no XML.
     try:
         return ElementTree.fromstring(_NOT_XML.sub("?", document))  # noqa: S314
     except (ElementTree.ParseError, ValueError) as exc:

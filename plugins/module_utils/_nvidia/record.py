@@ -45,8 +45,8 @@ def stamps(root: str = "/") -> dict[str, str]:
     """
     Return what changes with each boot and each load of the driver.
 
-    The inode number of the module's folder is new after each load; times in sysfs are not to be trusted, the kernel
-    makes them up when the folder is looked at.
+    The inode number of the module's directory is new after each load; times in sysfs are not to be trusted, the kernel
+    makes them up when the directory is read.
     """
     base = Path(root)
     return {

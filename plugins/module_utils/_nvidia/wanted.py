@@ -65,13 +65,13 @@ def label(gpu: Gpu) -> str:
     return f"GPU{index} ({gpu['pci_bus_id'] or gpu['uuid']})"
 
 
-def select(report: Report, words: t.Sequence[str] | None) -> list[Gpu]:
-    """Return the GPUs that the words name; nvidia-smi itself passes over unknown ones in silence."""
-    if words is None:
+def select(report: Report, names: t.Sequence[str] | None) -> list[Gpu]:
+    """Return the GPUs of these names; nvidia-smi itself ignores unknown names silently."""
+    if names is None:
         return report.gpus
     chosen: list[Gpu] = []
     unknown = []
-    for word in words:
+    for word in names:
         found = [gpu for gpu in report.gpus if _is(gpu, str(word).strip())]
         if not found:
             unknown.append(_unknown(report, word))

@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
     Runner = Callable[..., tuple[int, str, str]]
 
 
-# Exit statuses of a program that did not end in time, as timeout(1) has it, and of a missing one, as a shell has it.
+# Exit statuses of a program that did not end in time, as of timeout(1), and of one that is missing, as of a shell.
 TIMED_OUT = 124
 MISSING = 127
 

@@ -222,12 +222,12 @@ def _kind(key: str, default: t.Any) -> str:
         return "text"
     if key in ("devices", "cpus", "adapters"):
         return "list" if key == "adapters" else "mapping"
-    kinds = {bool: "truth value", dict: "mapping", list: "list"}
+    kinds = {bool: "boolean", dict: "mapping", list: "list"}
     return kinds.get(type(default), "number")
 
 
 def _is(kind: str, value: t.Any) -> bool:
     if kind == "number":
         return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
-    kinds: dict[str, t.Any] = {"text": str, "truth value": bool, "mapping": Mapping, "list": list}
+    kinds: dict[str, t.Any] = {"text": str, "boolean": bool, "mapping": Mapping, "list": list}
     return isinstance(value, kinds[kind])

@@ -72,7 +72,7 @@ def _reports(outputs: Iterable[str]) -> Iterable[tuple[str, dict[str, t.Any]]]:
 
 
 def table(nodes: dict[str, dict[str, t.Any]], missing: Sequence[str] = ()) -> list[str]:
-    """Return one line per check, one column per node; checks that apply nowhere are left out."""
+    """Return one line per check, one column per node; skip checks that apply nowhere."""
     names = list(nodes)
     rows: dict[str, dict[str, str]] = {}
     for node, found in nodes.items():

@@ -47,8 +47,8 @@ def build(entry: str, interpreter: str, root: Path = ROOT) -> bytes:
     for source in sorted(sources(entry, root)):
         files[f"{PACKAGE.replace('.', '/')}/{source.relative_to(root)}"] = source.read_bytes()
     for name in list(files):
-        for folder in list(Path(name).parents)[:-1]:
-            files.setdefault(f"{folder}/__init__.py", b"")
+        for directory in list(Path(name).parents)[:-1]:
+            files.setdefault(f"{directory}/__init__.py", b"")
     stream = io.BytesIO()
     stream.write(f"#!{interpreter} -IS\n".encode())
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
@@ -99,7 +99,11 @@ def imports(text: str, package: list[str]) -> set[str]:
 def _files(name: str, root: Path) -> Iterator[Path]:
     """Yield the file of a module, and those of the packages above it."""
     path = root / name.replace(".", "/")
-    packages = [folder / "__init__.py" for folder in (path, *path.parents) if folder != root and root in folder.parents]
+    packages = [
+        directory / "__init__.py"
+        for directory in (path, *path.parents)
+        if directory != root and root in directory.parents
+    ]
     yield from (file for file in (path.with_name(f"{path.name}.py"), *packages) if file.is_file())
 
 

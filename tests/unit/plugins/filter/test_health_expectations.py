@@ -81,7 +81,7 @@ def test_overrides_reach_one_check_only() -> None:
         ({"memory": 3}, "memory must be a mapping of parameters, not int"),
         ({"memory": {"samples": "3"}}, "memory.samples must be a number, not '3'"),
         ({"memory": {"samples": -1}}, "memory.samples must be a number, not -1"),
-        ({"memory": {"enabled": 1}}, "memory.enabled must be a truth value, not 1"),
+        ({"memory": {"enabled": 1}}, "memory.enabled must be a boolean, not 1"),
         ({"mounts": {"mounts": "/home"}}, "mounts.mounts must be a list, not '/home'"),
         ({"raid": {"members": []}}, "raid.members must be a mapping, not []"),
         ({"gpu_xid": {"kernel_log": 3}}, "gpu_xid.kernel_log must be a text, not 3"),
