@@ -23,7 +23,7 @@ options:
   which:
     description:
       - V(key_pair) returns users that are present and take a key pair.
-      - V(purged) returns users that are removed together with their home folder.
+      - V(purged) returns users that are removed together with their home directory.
       - V(present) returns users that are present.
     type: str
     choices: [key_pair, present, purged]

@@ -20,7 +20,7 @@ short_description: Return the text of nccl.conf for settings of NCCL
 description:
   - NCCL reads C(/etc/nccl.conf) by a strict grammar and takes everything else, quotes and blanks among it, for a part
     of the value. What cannot stand there is refused, naming the setting and what to write.
-  - Settings whose value is null are left out, so that a site can take away a default.
+  - Settings whose value is null are skipped, so that a site can remove a default.
 options:
   _input:
     description: Values by the name of the variable, such as V(NCCL_DEBUG).

@@ -28,7 +28,7 @@ options:
     type: dict
     required: true
   topology_file:
-    description: Path of the topology file on the machine. Empty or left out for none.
+    description: Path of the topology file on the machine. Empty or not set for none.
     type: str
   nodes:
     description: Number of nodes of the job.

@@ -19,7 +19,7 @@ version_added: 0.1.0
 short_description: Return the topology file for NCCL of a machine
 description:
   - NUMA nodes with their CPUs, GPUs and adapters with their PCI addresses, and the switches between them, as NCCL reads
-    them from the file that E(NCCL_TOPO_FILE) names. NVLink is left out, since NCCL finds it by itself.
+    them from the file that E(NCCL_TOPO_FILE) names. NVLink is skipped, since NCCL finds it by itself.
   - The text is read again by the rules of NCCL before it is returned.
   - Fails if the record does not have the PCI addresses of its GPUs.
 options:

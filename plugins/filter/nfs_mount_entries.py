@@ -15,7 +15,7 @@ description:
   - Gives every mount its source and all its options. The user's own options replace the defaults that they contradict,
     so C(vers=3) replaces C(vers=4.2), and C(-name) takes a default away.
   - What systemd needs of a network mount is added to each, so that it never holds up the boot.
-  - In an entry with C(mountpoint), C(path) is the folder of the server.
+  - In an entry with C(mountpoint), C(path) is the directory of the server.
 positional: server, options
 options:
   _input:

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Returns one word for each option, in the order of the mapping. An option that is V(null) is left out.
+  - Returns one word for each option, in the order of the mapping. An option that is V(null) is skipped.
   - It does not check them. M(hpcai.gpucluster.check_input) does, with the role P(hpcai.gpucluster.pyxis#role).
 options:
   _input:

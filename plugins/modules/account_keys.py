@@ -14,10 +14,10 @@ author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Makes an Ed25519 key pair without a passphrase for every user that has none, and returns all pairs.
-  - The pairs lie in a folder that only root can read. Run the module on one machine of the cluster and give what it
+  - The pairs lie in a directory that only root can read. Run the module on one machine of the cluster and give what it
     returns to
-    M(hpcai.gpucluster.accounts) on the machines that own home folders. Users can then log in from each of them to all
-    others.
+    M(hpcai.gpucluster.accounts) on the machines that own home directories. Users can then log in from each of them to
+    all others.
   - Private keys are returned only to a task with C(no_log).
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -43,7 +43,7 @@ options:
     elements: str
     default: []
   path:
-    description: Folder of the pairs, one folder per user. It is made with mode C(0700).
+    description: Directory of the pairs, one directory per user. It is made with mode C(0700).
     type: path
     default: /var/lib/gpucluster/user-keys
 seealso:

@@ -86,7 +86,7 @@ options:
         type: str
       home:
         description:
-          - Absolute path of the home folder.
+          - Absolute path of the home directory.
           - The default is O(home_base) and the name. A change takes effect without moving any data; a warning says so.
         type: str
       gecos:
@@ -119,7 +119,7 @@ options:
         type: raw
         aliases: [ssh_key]
       key_pair:
-        description: Whether the user takes a pair of O(key_pairs). True if left out.
+        description: Whether the user takes a pair of O(key_pairs). True if not set.
         type: bool
       sudo:
         description:
@@ -130,7 +130,7 @@ options:
         description: Whether the user may have a number below 1000, and be removed with one.
         type: bool
       remove_home:
-        description: With O(users[].state=absent), whether the home folder goes too.
+        description: With O(users[].state=absent), whether the home directory goes too.
         type: bool
         aliases: [remove]
       force:
@@ -168,7 +168,7 @@ options:
     description:
       - Users that must not be there; names, or mappings with C(name) (or C(username)), C(remove_home) (or C(remove))
         and C(force).
-      - The home folder stays unless C(remove_home) is true.
+      - The home directory stays unless C(remove_home) is true.
     type: list
     elements: raw
     default: []
@@ -185,14 +185,13 @@ options:
     type: str
     default: /bin/bash
   home_base:
-    description: Folder of the homes of users that name none.
+    description: Directory of the homes of users that name none.
     type: str
     default: /home
   create_homes:
     description:
-      - Whether this machine owns the home folders. If true, missing ones are made from C(/etc/skel), keys are written
-        into them
-        and C(remove_home) takes effect.
+      - Whether this machine owns the home directories. If true, missing ones are made from C(/etc/skel), keys are
+        written into them and C(remove_home) takes effect.
       - Use V(false) on machines that mount the homes from another one. Then nothing below the homes is touched.
     type: bool
     default: true
@@ -202,7 +201,8 @@ options:
         O(create_homes=false), and a warning says so. Otherwise homes would be made where the mount hides them.
     type: path
   home_mode:
-    description: Mode of new home folders, octal and in quotes. A number is refused, because YAML reads C(0711) as 457.
+    description:
+      - Mode of new home directories, octal and in quotes. A number is refused, because YAML reads C(0711) as 457.
     type: raw
     default: "0700"
   exclusive_keys:

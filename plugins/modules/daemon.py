@@ -15,14 +15,14 @@ author:
 description:
   - Enables and starts a unit of systemd, and restarts it if its program was replaced or one of its files was changed
     after it was started.
-  - That is decided by what runs, not by what this run of Ansible has changed. A handler that a cut-off run has not
+  - That is decided by what runs, not by what this run of Ansible has changed. A handler that an interrupted run has not
     reached is lost, because the next run finds the file as it should be; this module still restarts the daemon then.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
   check_mode:
     support: full
-    details: A unit that is not there, as in a first run, counts as one to start.
+    details: A missing unit, as in a first run, counts as one to start.
   diff_mode:
     support: none
   idempotent:
@@ -34,8 +34,8 @@ options:
     required: true
   files:
     description:
-      - Files that the daemon reads only when it starts. It is restarted if one of them is newer than its start; one
-        that is not there is not.
+      - Files that the daemon reads only when it starts. It is restarted if one of them is newer than its start.
+        A missing file is ignored.
       - A file counts as changed when it was written, renamed, or given another owner or mode.
     type: list
     elements: path

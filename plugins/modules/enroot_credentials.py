@@ -14,7 +14,7 @@ author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Writes C(~/.config/enroot/.credentials) of many users at once, with mode V(0600), and with the rights of each
-    user, so that a link in a home folder leads nowhere else and a server that squashes root agrees.
+    user, so that a link in a home directory leads nowhere else and a server that squashes root agrees.
   - Lines that users wrote for other machines or logins stay. A login that is no longer in the list is removed where
     this module wrote it.
   - Passwords are in no output, no diff and no log.
@@ -50,11 +50,11 @@ options:
         description: Password, token or V($(command\)).
         type: str
       users:
-        description: Users that get it. All of O(users) if it is left out.
+        description: Users that get it. All of O(users) if not set.
         type: list
         elements: str
   users:
-    description: All users. One without an account or a home folder is left out, with a warning.
+    description: All users. One without an account or a home directory is skipped, with a warning.
     type: list
     elements: str
     default: []
@@ -153,7 +153,7 @@ def settle(account: pwd.struct_passwd, wanted: list[credentials.Login], managed:
 
 
 def account_of(user: str) -> pwd.struct_passwd | None:
-    """Return the account of a user that has a home folder."""
+    """Return the account of a user that has a home directory."""
     try:
         account = pwd.getpwnam(user)
     except KeyError:
@@ -162,7 +162,7 @@ def account_of(user: str) -> pwd.struct_passwd | None:
 
 
 def folders_of(users: list[str]) -> list[str]:
-    """Return the folders that hold the homes of users."""
+    """Return the directories that hold the homes of users."""
     found = set()
     for user in users:
         with contextlib.suppress(KeyError):
@@ -183,7 +183,7 @@ def apply(module: AnsibleModule, before: Managed) -> tuple[Managed, list[str]]:
     after: Managed = {}
     changed = []
     users = list(dict.fromkeys([*module.params["users"], *credentials.named_users(entries), *before]))
-    dead = [folder for folder in folders_of(users) if bounded_run.hangs(folder)]
+    dead = [directory for directory in folders_of(users) if bounded_run.hangs(directory)]
     if dead:
         raise OSError(f"{', '.join(dead)} does not answer; bring the server of its file system back, or unmount it")
     for user in users:
@@ -192,7 +192,7 @@ def apply(module: AnsibleModule, before: Managed) -> tuple[Managed, list[str]]:
             continue
         account = account_of(user)
         if account is None:
-            module.warn(f"{user} has no account or no home folder here, and gets no logins at registries")
+            module.warn(f"{user} has no account or no home directory here, and gets no logins at registries")
             continue
         if settle(account, wanted, before.get(user, []), module.check_mode):
             changed.append(user)

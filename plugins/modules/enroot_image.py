@@ -210,9 +210,9 @@ class Task:
         return not self._params["verify"] or images.sha256(self._path) == found.sha256
 
     def _space(self, needed: int) -> None:
-        folder = next(path for path in self._path.parents if path.exists())
-        free = os.statvfs(folder)
-        fault = images.space_problem(folder, needed, self._params["reserve_bytes"], free.f_bavail * free.f_frsize)
+        directory = next(path for path in self._path.parents if path.exists())
+        free = os.statvfs(directory)
+        fault = images.space_problem(directory, needed, self._params["reserve_bytes"], free.f_bavail * free.f_frsize)
         if fault:
             raise images.ImageError(fault)
 
@@ -238,14 +238,14 @@ class Task:
         faults = logins.problems(entries, name="credentials")
         if faults:
             raise images.ImageError("; ".join(faults))
-        with tempfile.TemporaryDirectory(dir=self._module.tmpdir) as folder:
+        with tempfile.TemporaryDirectory(dir=self._module.tmpdir) as directory:
             known = logins.logins(entries, None)
             lines = "".join(login.line() + "\n" for login in known)
-            # The folder is closed to others.
-            (Path(folder) / ".credentials").write_text(lines, encoding="utf-8")
+            # The directory is closed to others.
+            (Path(directory) / ".credentials").write_text(lines, encoding="utf-8")
             code, out, err = self._module.run_command(
                 ["timeout", "--kill-after=60", str(IMPORT_SECONDS), "enroot", "import", "--output", str(part), uri],
-                environ_update={"ENROOT_CONFIG_PATH": folder, "TTY_OFF": "1"},
+                environ_update={"ENROOT_CONFIG_PATH": directory, "TTY_OFF": "1"},
             )
         if code or not part.exists():
             said = [line for line in (err + "\n" + out).splitlines() if line.strip() and not line.startswith("[INFO]")]

@@ -14,8 +14,8 @@ description:
   - Writes or removes many small files at once, for programs of several files and for drop-in directories.
     One task of M(ansible.builtin.copy) or M(ansible.builtin.template) per file costs thousands of connections on a
     thousand nodes.
-  - Each file is replaced in one step, so that a reader sees the old or the new one. Folders that are missing are made
-    with mode V(0755).
+  - Each file is replaced in one step, so that a reader sees the old or the new one. Missing directories are made with
+    mode V(0755).
   - Everything is checked before the first file is touched.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -45,16 +45,16 @@ options:
         type: str
         default: "0644"
       state:
-        description: Whether the file is to be there. A folder that is to be absent goes with all that is in it.
+        description: Whether the file is to be there. A directory that is to be absent goes with all that is in it.
         type: str
         choices: [present, absent]
         default: present
   owner:
-    description: User name or number that owns the files.
+    description: User name or UID that owns the files.
     type: str
     default: root
   group:
-    description: Group name or number of the files.
+    description: Group name or GID of the files.
     type: str
     default: root
 """
@@ -71,7 +71,7 @@ EXAMPLES = r"""
       - path: /etc/slurm/prolog.d/40-old
         state: absent
 
-- name: Install every file of a folder of the role
+- name: Install every file of a directory of the role
   hpcai.gpucluster.file_set:
     files: "{{ dict(names | zip(contents)) | dict2items(key_name='path', value_name='content') }}"
   vars:
@@ -104,7 +104,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import fi
 
 
 def identifier(name: str, kind: str) -> int:
-    """Return the number of a user or group; raises KeyError."""
+    """Return the UID or GID of a name; raises KeyError."""
     if name.isdigit():
         return int(name)
     return pwd.getpwnam(name).pw_uid if kind == "user" else grp.getgrnam(name).gr_gid

@@ -74,7 +74,7 @@ options:
     type: str
     default: defaults
   mode:
-    description: Octal mode, in quotes, of the top folder of a new file system. A number is refused.
+    description: Octal mode, in quotes, of the top directory of a new file system. A number is refused.
     type: raw
     default: "0755"
   wipe:

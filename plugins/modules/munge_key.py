@@ -103,7 +103,7 @@ def write(path: Path, key: bytes, owner: int, group: int) -> None:
 
 
 def number(name: str, find: t.Callable[[str], t.Any]) -> int:
-    """Return the number of a user or group; raises MungeKeyError."""
+    """Return the UID or GID of a name; raises MungeKeyError."""
     try:
         return int(name) if name.isdigit() else int(find(name)[2])
     except KeyError as exc:

@@ -86,7 +86,7 @@ options:
     type: str
   container_mounts:
     description:
-      - Folders of the node in the container, as pyxis writes them.
+      - Directories of the node in the container, as pyxis writes them.
     type: list
     elements: str
     default: []

@@ -19,7 +19,7 @@ description:
   - Compares it with the machine. A file of another kind of machine, none of whose GPUs is there, is refused; a machine
     that shows no GPU at all says nothing.
   - Writes atomically, and keeps the file that was there. A link in its place is replaced by a file.
-  - The Ethernet adapter that Azure calls accelerated networking is no adapter for NCCL, and is left out.
+  - The Ethernet adapter that Azure calls accelerated networking is no adapter for NCCL, and is skipped.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - ansible.builtin.files
@@ -228,7 +228,7 @@ def write(module: AnsibleModule, path: str, text: bytes) -> dict[str, t.Any]:
 
 def _replace(module: AnsibleModule, target: Path, text: bytes, there: bool) -> dict[str, t.Any]:
     if not target.parent.is_dir():
-        raise RefusedError(f"the directory {target.parent} is not there: make it first")
+        raise RefusedError(f"the directory {target.parent} is missing: make it first")
     result = {}
     if there and module.params["backup"]:
         result["backup_file"] = module.backup_local(str(target))

@@ -13,7 +13,7 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Takes the whole list of exports in one task. Makes the folders, writes one file of exports and publishes it with
+  - Takes the whole list of exports in one task. Makes the directories, writes one file of exports and publishes it with
     C(exportfs -ra), which does not disturb clients.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -27,13 +27,13 @@ attributes:
     support: full
 options:
   exports:
-    description: All exports of this file. Folders that are no longer exported stay where they are.
+    description: All exports of this file. Directories that are no longer exported stay where they are.
     type: list
     elements: dict
     required: true
     suboptions:
       path:
-        description: Folder to export. Made, with its parents, as root's with mode C(0755) if it does not exist.
+        description: Directory to export. Made, with its parents, as root's with mode C(0755) if it does not exist.
         type: path
         required: true
       clients:
@@ -42,13 +42,13 @@ options:
         elements: str
         required: true
       owner:
-        description: User name or number that owns the folder. Left as it is if not set.
+        description: User name or UID that owns the directory. Left as it is if not set.
         type: str
       group:
-        description: Group name or number of the folder. Left as it is if not set.
+        description: Group name or GID of the directory. Left as it is if not set.
         type: str
       mode:
-        description: Octal mode of the folder. Left as it is if not set.
+        description: Octal mode of the directory. Left as it is if not set.
         type: str
   file:
     description: File that holds the exports; its name ends in C(.exports).
@@ -107,14 +107,14 @@ def main() -> None:
     exports = [
         nfs_exports.Export(**{**export, "clients": tuple(export["clients"])}) for export in module.params["exports"]
     ]
-    host, folders = (
+    host, directories = (
         Host(bounded_run.feeding_runner(bounded_run.CHANGE)),
-        nfs_exports.Folders(check=module.check_mode),
+        nfs_exports.Directories(check=module.check_mode),
     )
     try:
-        planned = nfs_exports.plan(exports, host, folders, file)
+        planned = nfs_exports.plan(exports, host, directories, file)
         if planned.changed and not module.check_mode:
-            nfs_exports.apply(planned, host, folders, file)
+            nfs_exports.apply(planned, host, directories, file)
     except StorageError as exc:
         module.fail_json(msg=str(exc))
     for path in nfs_exports.elsewhere(exports, host):

@@ -59,7 +59,7 @@ options:
         default: [defaults]
       hide:
         description:
-          - Allow a mount point that is not empty, if everything in it has a namesake in the server's folder.
+          - Allow a mount point that is not empty, if everything in it has a namesake in the server's directory.
           - This lets C(/home) of an image with an administrator's account be covered without locking it out.
         type: bool
         default: false

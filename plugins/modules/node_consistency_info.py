@@ -23,7 +23,7 @@ extends_documentation_fragment:
 options:
   mounts:
     description:
-      - Folders that must be mounts.
+      - Directories that must be mounts.
     type: list
     elements: str
     default: []

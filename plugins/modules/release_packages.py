@@ -17,8 +17,8 @@ description:
     the first one is installed, and are installed together, so that packages that need each other's exact version can
     be replaced by another version.
   - dpkg says what is installed. A machine that has the version fetches nothing.
-  - In check mode the files are fetched and verified, but not installed. A folder of O(source) that is not there yet
-    is no fault then.
+  - In check mode the files are fetched and verified, but not installed. A missing directory of O(source)
+    is no error then.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -40,7 +40,7 @@ options:
     required: true
   source:
     description:
-      - Where the files are, as a URL of their folder or as the path of a folder on the machine.
+      - Where the files are, as a URL of their directory or as the path of a directory on the machine.
     type: str
     required: true
   checksums:

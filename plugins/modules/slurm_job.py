@@ -18,7 +18,7 @@ description:
   - A job that does not start is cancelled, and the error says in words why Slurm held it.
   - Jobs that the module submitted and still waits for are cancelled when the module is interrupted, also when the
     connection to the host breaks, and Slurm's own O(time_limit) ends them in any case.
-  - A O(command) runs attached, so that its output comes back through Slurm and no folder needs to be shared.
+  - A O(command) runs attached, so that its output comes back through Slurm and no directory needs to be shared.
     A O(script) is a batch job like any other.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes

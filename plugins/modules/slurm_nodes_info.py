@@ -101,7 +101,7 @@ selected:
   type: list
   elements: str
 busy:
-  description: Names of the nodes that were left out because they work for somebody.
+  description: Names of the nodes that were skipped because they work for somebody.
   returned: always
   type: list
   elements: str

@@ -18,7 +18,7 @@ description:
     of their own. What they refuse does not land, and the plugin before it stays.
   - The plugin is C(required) in C(plugstack.conf). An optional one that fails would let a job run without what it was
     asked for, such as outside of its container.
-  - C(plugstack.conf) of the cluster has to include the folder, with C(include /etc/slurm/plugstack.conf.d/*.conf).
+  - C(plugstack.conf) of the cluster has to include the directory, with C(include /etc/slurm/plugstack.conf.d/*.conf).
   - slurmd reads its plugins when it starts. Restart it after a change; running jobs go on.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -60,7 +60,7 @@ options:
     type: str
     default: ""
   directory:
-    description: Folder of the files that C(plugstack.conf) includes.
+    description: Directory of the files that C(plugstack.conf) includes.
     type: path
     default: /etc/slurm/plugstack.conf.d
   obsolete:
@@ -121,13 +121,13 @@ def attempt(module: AnsibleModule, plugin: str) -> None:
     if missing:
         raise spank_plugin.SpankError(f"there is no {' and no '.join(missing)} to try it with; install Slurm first")
     run = bounded_run.feeding_runner(bounded_run.ASK)
-    with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder:
+    with tempfile.TemporaryDirectory(dir=module.tmpdir) as directory:
         for name, content in spank_plugin.files(spank_plugin.line(plugin, module.params["arguments"])).items():
-            Path(folder, name).write_text(content, encoding="utf-8")
+            Path(directory, name).write_text(content, encoding="utf-8")
         spank_plugin.attempt(
             run,
             [str(path) for path in commands],
-            str(Path(folder, "slurm.conf")),
+            str(Path(directory, "slurm.conf")),
             module.params["shows"],
         )
 

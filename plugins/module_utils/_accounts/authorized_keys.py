@@ -49,7 +49,7 @@ def key_problem(line: str) -> str | None:
     try:
         fields = _fields(base64.b64decode(words[1], validate=True))
     except (binascii.Error, ValueError):
-        return f"the {words[0]} key is cut off or not base64"
+        return f"the {words[0]} key is truncated or not base64"
     if len(fields) != FIELDS[words[0]] or fields[0] != words[0].encode():
         return f"the key is not what its type says ({words[0]})"
     return None
@@ -69,7 +69,7 @@ def _fields(blob: bytes) -> list[bytes]:
     while rest:
         size = int.from_bytes(rest[:4], "big")
         if len(rest) < 4 + size:
-            raise ValueError("cut off")
+            raise ValueError("truncated")
         fields.append(rest[4 : 4 + size])
         rest = rest[4 + size :]
     return fields

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Home folders and the files below ~/.ssh, which are read and written with the rights of their owner."""
+"""Home directories and the files below ~/.ssh, which are read and written with the rights of their owner."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def rights_of(name: str, uid: int, gid: int) -> Iterator[None]:
 
 
 class Homes:
-    """Home folders of users on one machine."""
+    """Home directories of users on one machine."""
 
     def __init__(
         self,
@@ -112,19 +112,19 @@ class Homes:
 
     def _keys(self, home: Path, user: User, pair: KeyPair | None) -> list[str]:
         """Bring the files of ~/.ssh up to date, as the user."""
-        folder = home / ".ssh"
+        directory = home / ".ssh"
         keys, files = list(user.ssh_keys), {}
         if pair:
-            own = self._read(folder / PRIVATE)
+            own = self._read(directory / PRIVATE)
             if own in ("", pair.private):
                 files = {PRIVATE: (pair.private, 0o600), PUBLIC: (pair.public, 0o644)}
             else:
                 # A key that the user made stays, and opens the way between machines that share the home.
-                keys += [line for line in key_lines(self._read(folder / PUBLIC)) if key_problem(line) is None]
+                keys += [line for line in key_lines(self._read(directory / PUBLIC)) if key_problem(line) is None]
             keys += key_lines(pair.public)
-        current = self._read(folder / "authorized_keys")
+        current = self._read(directory / "authorized_keys")
         files["authorized_keys"] = (authorized_keys(current, list(dict.fromkeys(keys)), self._exclusive), 0o600)
-        return [action for name, (text, mode) in files.items() for action in self._put(folder / name, text, mode)]
+        return [action for name, (text, mode) in files.items() for action in self._put(directory / name, text, mode)]
 
     def _read(self, path: Path) -> str:
         """Return the text of an ordinary file, or nothing."""

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Key pairs of users, made once and kept in a folder that only root can read."""
+"""Key pairs of users, made once and kept in a directory that only root can read."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if t.TYPE_CHECKING:
 
 
 class KeyStoreError(Exception):
-    """ssh-keygen failed, or the folder is not what it should be."""
+    """ssh-keygen failed, or the directory is not what it should be."""
 
 
 class KeyStore:
-    """A folder with one folder per user, in it id_ed25519 and id_ed25519.pub."""
+    """A directory with one directory per user, in it id_ed25519 and id_ed25519.pub."""
 
     def __init__(self, path: Path, run: Runner, keygen: str = "ssh-keygen") -> None:
-        """Take the folder and the runner."""
+        """Take the directory and the runner."""
         self._path = path
         self._run = run
         self._keygen = keygen
@@ -46,7 +46,7 @@ class KeyStore:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folder, and let nobody else make keys meanwhile."""
+        """Make the directory, and let nobody else make keys meanwhile."""
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path.chmod(0o700)
         handle = os.open(self._path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -75,8 +75,8 @@ class KeyStore:
 
     def pair(self, name: str) -> dict[str, str]:
         """Return the two halves of a pair."""
-        folder = self._path / name
+        directory = self._path / name
         return {
-            "private": (folder / "id_ed25519").read_text(encoding="utf-8"),
-            "public": (folder / "id_ed25519.pub").read_text(encoding="utf-8"),
+            "private": (directory / "id_ed25519").read_text(encoding="utf-8"),
+            "public": (directory / "id_ed25519.pub").read_text(encoding="utf-8"),
         }

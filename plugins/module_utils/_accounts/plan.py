@@ -162,7 +162,7 @@ def _removal_problems(removed: Removed, database: Database, processes: Callable[
 
 
 def plan(accounts: Accounts, database: Database, homes: bool) -> Plan:
-    """Return what must be done; homes says whether this machine may remove home folders."""
+    """Return what must be done; homes says whether this machine may remove home directories."""
     result = Plan()
     for removed in accounts.removed:
         _plan_removal(result, removed, database, homes)

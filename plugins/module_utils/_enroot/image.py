@@ -125,12 +125,12 @@ def copy(source: Path, target: Path) -> str:
     return digest.hexdigest()
 
 
-def space_problem(folder: Path, needed: int, reserve: int, free: int) -> str:
-    """Return what is wrong with the space of a folder, or an empty string."""
+def space_problem(directory: Path, needed: int, reserve: int, free: int) -> str:
+    """Return what is wrong with the space of a directory, or an empty string."""
     if free >= needed + reserve:
         return ""
     return (
-        f"{folder} has {_gib(free)} GiB free, and needs {_gib(needed + reserve)} GiB:"
+        f"{directory} has {_gib(free)} GiB free, and needs {_gib(needed + reserve)} GiB:"
         f" {_gib(needed)} for the image and {_gib(reserve)} that are to stay free. Nothing was written."
     )
 

@@ -67,11 +67,11 @@ class Node:
 
     def _nccl(self) -> str | None:
         """Return the version of the NCCL library on the node; one in a container is not seen."""
-        folders = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/lib")
+        directories = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/lib")
         found = sorted(
             match.group(1)
-            for folder in folders
-            for path in (self._root / folder).glob("libnccl.so.*")
+            for directory in directories
+            for path in (self._root / directory).glob("libnccl.so.*")
             for match in [re.search(r"libnccl\.so\.(\d+\.\d+\.\d+)$", path.name)]
             if match
         )

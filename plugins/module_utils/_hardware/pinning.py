@@ -63,7 +63,7 @@ def gpu_processes(run: Runner, executable: str) -> tuple[dict[int, list[str]], l
 
 
 def processes(procfs: str, gpus: dict[int, list[str]], pattern: str | None = None) -> list[Process]:
-    """Return the processes that compute on a GPU, or those whose name matches; one that ends meanwhile is left out."""
+    """Return the processes that compute on a GPU, or those whose name matches; one that ends meanwhile is skipped."""
     wanted = re.compile(pattern) if pattern else None
     found = []
     for pid in _pids(procfs):

@@ -13,6 +13,7 @@ import typing as t
 
 from . import memory as memory_
 from .case import Case, Shared
+from .table import CHECKS
 from .verdict import (
     HEALTHY,
     NOT_APPLICABLE,
@@ -33,44 +34,6 @@ if t.TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from .machine import Machine
-
-# name: module and function; a module is imported when one of its checks runs.
-CHECKS = {
-    "gpu_count": ("gpu", "count"),
-    "gpu_model": ("gpu", "model"),
-    "gpu_persistence": ("gpu", "persistence"),
-    "gpu_clocks": ("gpu", "clocks"),
-    "gpu_ecc": ("gpu", "ecc"),
-    "gpu_remap": ("gpu", "remap"),
-    "gpu_throttle": ("gpu", "throttle"),
-    "gpu_temperature": ("gpu", "temperature"),
-    "gpu_pcie": ("gpu", "pcie"),
-    "gpu_xid": ("xid", "check"),
-    "nvlink": ("nvlink", "state"),
-    "nvlink_errors": ("nvlink", "errors"),
-    "nccl_topology": ("topology", "check"),
-    "infiniband": ("network", "infiniband"),
-    "infiniband_errors": ("network", "infiniband_errors"),
-    "infiniband_flaps": ("network", "infiniband_flaps"),
-    "ethernet": ("network", "ethernet"),
-    "ethernet_flaps": ("network", "ethernet_flaps"),
-    "memory": ("hardware", "memory"),
-    "cpus": ("hardware", "cpus"),
-    "nvme": ("hardware", "nvme"),
-    "raid": ("hardware", "raid"),
-    "mounts": ("storage", "mounts"),
-    "filesystems": ("storage", "filesystems"),
-    "clock": ("services", "clock"),
-    "munge": ("services", "munge"),
-    "slurmd": ("services", "slurmd"),
-    "leftovers": ("leftovers", "check"),
-    "nhc": ("site_checks", "check"),
-    "host_to_device": ("throughput", "host_to_device"),
-    "device_to_host": ("throughput", "device_to_host"),
-    "nvlink_allreduce": ("throughput", "allreduce"),
-    "infiniband_bandwidth": ("throughput", "infiniband"),
-    "dcgm": ("throughput", "dcgm"),
-}
 
 
 def run(
@@ -97,9 +60,9 @@ def run(
 
 def sample(name: str, case: Case) -> Finding:
     """Take one sample; whatever goes wrong inside a check is a finding, never a traceback."""
-    module, function = CHECKS[name]
+    check = CHECKS[name]
     try:
-        finding: Finding = getattr(importlib.import_module(f"{__package__}.{module}"), function)(case)
+        finding: Finding = getattr(importlib.import_module(f"{__package__}.{check.module}"), check.function)(case)
     except UnhealthyError as exc:
         return Finding(UNHEALTHY, tidy(str(exc)))
     except NotApplicableError as exc:

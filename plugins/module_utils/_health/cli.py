@@ -16,9 +16,9 @@ import time
 import typing as t
 
 from . import __version__, supervisor
-from .checks import CHECKS
 from .machine import Machine
 from .memory import Memory
+from .table import CHECKS
 from .verdict import EXIT_STATUS, NOT_APPLICABLE, NOT_RUN, SUSPECT, UNKNOWN, Verdict, worst
 
 if t.TYPE_CHECKING:

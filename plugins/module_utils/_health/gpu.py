@@ -80,14 +80,12 @@ def judge_model(name: str, memory_mib: float, tolerance: float, found: list[Gpu]
         size = gpu.number("memory.total")
         return "" if size >= least else f"{size:.10g} MiB"
 
-    return _each(found, bad, f"{name} with {memory_mib:.10g} MiB")
+    return each(found, bad, f"{name} with {memory_mib:.10g} MiB")
 
 
 def persistence(case: Case) -> Finding:
     """Check that persistence mode is on: without it settings die with the last client."""
-    return _each(
-        case.gpus(), lambda gpu: "" if gpu.flag("persistence_mode") else "Disabled", "persistence mode Enabled"
-    )
+    return each(case.gpus(), lambda gpu: "" if gpu.flag("persistence_mode") else "Disabled", "persistence mode Enabled")
 
 
 def clocks(case: Case) -> Finding:
@@ -110,7 +108,7 @@ def judge_clocks(wanted: dict[str, float], application: bool, found: list[Gpu]) 
                 low += [f"{field} {value:.10g}"] if value < mhz else []
         return " and ".join(low)
 
-    return _each(found, bad, f"{wanted['memory']:.10g} MHz memory and {wanted['graphics']:.10g} MHz graphics")
+    return each(found, bad, f"{wanted['memory']:.10g} MHz memory and {wanted['graphics']:.10g} MHz graphics")
 
 
 def ecc(case: Case) -> Finding:
@@ -148,7 +146,7 @@ def judge_ecc(limits: dict[str, float], required: bool, found: list[Gpu]) -> Fin
         return " and ".join(over)
 
     words = ", ".join(f"{name.replace('_max', '').replace('_', ' ')} {limit:.10g}" for name, limit in limits.items())
-    return _each(found, bad, f"ECC Enabled and at most {words}", ("in MIG mode without counters", uncounted))
+    return each(found, bad, f"ECC Enabled and at most {words}", ("in MIG mode without counters", uncounted))
 
 
 def remap(case: Case) -> Finding:
@@ -179,7 +177,7 @@ def judge_remap(uncorrectable_max: float, retired_pages_max: float, required: bo
         f"at most {uncorrectable_max:.10g} rows remapped",
         f"fewer than {retired_pages_max:.10g} pages retired",
     )
-    return _each(found, bad, f"no remap or retirement pending, none failed, {rows}, {pages}")
+    return each(found, bad, f"no remap or retirement pending, none failed, {rows}, {pages}")
 
 
 def _remapped(gpu: Gpu, uncorrectable_max: float) -> str:
@@ -211,7 +209,7 @@ def judge_throttle(mask: int, found: list[Gpu]) -> Finding:
         active = gpu.bits("clocks_throttle_reasons.active") & mask
         return " and ".join(THROTTLE_BITS.get(1 << bit, hex(1 << bit)) for bit in range(64) if active >> bit & 1)
 
-    return _each(found, bad, f"no throttle reason of {mask:#x}")
+    return each(found, bad, f"no throttle reason of {mask:#x}")
 
 
 def temperature(case: Case) -> Finding:
@@ -222,7 +220,7 @@ def temperature(case: Case) -> Finding:
         value = gpu.number("temperature.gpu")
         return f"{value:.10g} C" if value > limit else ""
 
-    return _each(case.gpus(), bad, f"at most {limit:.10g} C")
+    return each(case.gpus(), bad, f"at most {limit:.10g} C")
 
 
 def pcie(case: Case) -> Finding:
@@ -241,12 +239,10 @@ def judge_pcie(generation: float, width: float, found: list[Gpu]) -> Finding:
             return ""
         return f"generation {gen:.10g} x{lanes:.10g}" if gen < generation or lanes < width else ""
 
-    return _each(
-        found, bad, f"PCIe generation {generation:.10g} x{width:.10g}", ("idle, only the width judged", asleep)
-    )
+    return each(found, bad, f"PCIe generation {generation:.10g} x{width:.10g}", ("idle, only the width judged", asleep))
 
 
-def _each(
+def each(
     found: Iterable[Gpu], bad: Callable[[Gpu], str], expected: str, partly: tuple[str, list[str]] = ("", [])
 ) -> Finding:
     """Judge each GPU; one that cannot be judged hides no fault of another."""

@@ -58,6 +58,8 @@ FIELDS = (
     "remapped_rows.uncorrectable",
     "remapped_rows.pending",
     "remapped_rows.failure",
+    "fabric.state",
+    "fabric.status",
 )
 _NEEDED = 4
 REMAP_FIELDS = ("gpu_uuid", "remapped_rows.uncorrectable", "remapped_rows.pending", "remapped_rows.failure")

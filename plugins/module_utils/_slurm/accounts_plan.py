@@ -61,7 +61,7 @@ class Plan:
         self._note(label, {}, None)
 
     def _note(self, label: str, before: dict[str, str] | None, after: dict[str, str] | None) -> None:
-        """Note a change for the reader; nothing stands for something that is not there."""
+        """Note a change for the reader; None stands for what is missing."""
         if before is not None:
             self.before.setdefault(label, {}).update(before)
         if after is not None:

@@ -35,7 +35,7 @@ def slurm() -> slurm_job.Slurm:
 
 
 def runner() -> bounded_run.Runner:
-    """Return how the module starts commands of Slurm; one that is not there is an error that names it."""
+    """Return how the module starts commands of Slurm; a missing one is an error that names it."""
 
     def run(
         args: t.Sequence[str], data: str | None = None, environment: t.Mapping[str, str] | None = None

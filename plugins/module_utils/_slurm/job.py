@@ -7,7 +7,7 @@
 Submit, wait for, use and cancel Slurm jobs. Every process start goes through the injected runner.
 
 Steps run attached (C(srun) inside an allocation), so that their output comes back through Slurm:
-no folder has to be shared.
+no directory has to be shared.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Bring the exports of an NFS server to a list: folders, one file of exports, and the kernel's table."""
+"""Bring the exports of an NFS server to a list: directories, one file of exports, and the kernel's table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CLIENT = re.compile(r"[^\s()#\\\"]+(\([^\s()#\\\"]*\))?")
 
 
 class Export(t.NamedTuple):
-    """One exported folder; owner, group and mode are None where an existing folder is left as it is."""
+    """One exported directory; owner, group and mode are None where an existing directory is left as it is."""
 
     path: str
     clients: tuple[str, ...]
@@ -47,63 +47,63 @@ class Export(t.NamedTuple):
         return " ".join([self.path, *self.clients])
 
 
-# The number of a user or group that an earlier task would have made.
+# The UID or GID of a user or group that an earlier task would have made.
 UNKNOWN = -1
 
 
 class Rights(t.NamedTuple):
-    """Who owns a folder and who may use it."""
+    """Who owns a directory and who may use it."""
 
     uid: int
     gid: int
     mode: int
 
 
-class Folders:
-    """The folders of the machine; in check mode their owners may be missing."""
+class Directories:
+    """The directories of the machine; in check mode their owners may be missing."""
 
     def __init__(self, check: bool = False) -> None:
         self._check = check
 
     def rights(self, path: str) -> Rights | None:
-        """Return the rights of a folder, or None if there is none."""
+        """Return the rights of a directory, or None if there is none."""
         try:
             found = os.stat(path)  # noqa: PTH116
         except FileNotFoundError:
             return None
         if not stat.S_ISDIR(found.st_mode):
-            raise StorageError(f"{path} is to be exported, but it is not a folder")
+            raise StorageError(f"{path} is to be exported, but it is not a directory")
         return Rights(found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode))
 
     def make(self, path: str, rights: Rights) -> None:
-        """Make a folder, or set the rights of one that is there."""
+        """Make a directory, or set the rights of one that is there."""
         os.makedirs(path, mode=0o755, exist_ok=True)  # noqa: PTH103
         os.chown(path, rights.uid, rights.gid)
         os.chmod(path, rights.mode)  # noqa: PTH101  # after chown, which clears setgid
 
     def uid(self, owner: str) -> int:
-        """Return the number of a user."""
+        """Return the UID of a user."""
         try:
             return int(owner) if owner.isdigit() else pwd.getpwnam(owner).pw_uid
         except KeyError:
             if self._check:
                 return UNKNOWN
-            raise StorageError(f"there is no user {owner} on this machine to own an exported folder") from None
+            raise StorageError(f"there is no user {owner} on this machine to own an exported directory") from None
 
     def gid(self, group: str) -> int:
-        """Return the number of a group."""
+        """Return the GID of a group."""
         try:
             return int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
         except KeyError:
             if self._check:
                 return UNKNOWN
-            raise StorageError(f"there is no group {group} on this machine to own an exported folder") from None
+            raise StorageError(f"there is no group {group} on this machine to own an exported directory") from None
 
 
 class Plan(t.NamedTuple):
     """What is to be done."""
 
-    folders: dict[str, tuple[Rights | None, Rights]]
+    directories: dict[str, tuple[Rights | None, Rights]]
     before: str
     after: str
     publish: bool  # the kernel does not know all of it yet
@@ -111,15 +111,15 @@ class Plan(t.NamedTuple):
     @property
     def changed(self) -> bool:
         """Tell whether anything is to be done."""
-        return bool(self.folders) or self.before != self.after or self.publish
+        return bool(self.directories) or self.before != self.after or self.publish
 
 
-def plan(exports: list[Export], host: Host, folders: Folders, file: str) -> Plan:
-    """Compare the folders, the file and the kernel's table with what is wanted."""
+def plan(exports: list[Export], host: Host, directories: Directories, file: str) -> Plan:
+    """Compare the directories, the file and the kernel's table with what is wanted."""
     changes = {}
     for export in exports:
-        before = folders.rights(export.path)
-        after = _rights(export, before, folders)
+        before = directories.rights(export.path)
+        after = _rights(export, before, directories)
         if before != after:
             changes[export.path] = (before, after)
     text = HEADER + "".join(f"{export.line}\n" for export in exports) if exports else ""
@@ -129,19 +129,19 @@ def plan(exports: list[Export], host: Host, folders: Folders, file: str) -> Plan
     return Plan(changes, current, text, publish=not told)
 
 
-def _rights(export: Export, before: Rights | None, folders: Folders) -> Rights:
+def _rights(export: Export, before: Rights | None, directories: Directories) -> Rights:
     rights = before or Rights(0, 0, 0o755)
     return Rights(
-        uid=rights.uid if export.owner is None else folders.uid(export.owner),
-        gid=rights.gid if export.group is None else folders.gid(export.group),
+        uid=rights.uid if export.owner is None else directories.uid(export.owner),
+        gid=rights.gid if export.group is None else directories.gid(export.group),
         mode=rights.mode if export.mode is None else int(export.mode, 8),
     )
 
 
-def apply(planned: Plan, host: Host, folders: Folders, file: str) -> None:
+def apply(planned: Plan, host: Host, directories: Directories, file: str) -> None:
     """Carry out a plan."""
-    for path, (_before, after) in planned.folders.items():
-        folders.make(path, after)
+    for path, (_before, after) in planned.directories.items():
+        directories.make(path, after)
     if planned.publish:
         host.write(PENDING, f"{file}\n")
         if planned.before != planned.after:
@@ -163,7 +163,7 @@ def elsewhere(exports: list[Export], host: Host) -> list[str]:
 def diff(planned: Plan, file: str) -> list[dict[str, str]]:
     """Return what diff mode shows."""
     parts = [{"before_header": file, "after_header": file, "before": planned.before, "after": planned.after}]
-    for path, (before, after) in planned.folders.items():
+    for path, (before, after) in planned.directories.items():
         parts.append({"before_header": path, "after_header": path, "before": _shown(before), "after": _shown(after)})
     return parts
 

@@ -65,7 +65,7 @@ class Plan(t.NamedTuple):
 
     fstab_before: str
     fstab_after: str
-    folders: list[str]  # mount points to make
+    directories: list[str]  # mount points to make
     leave: list[str]  # mount points to unmount for good
     renew: list[str]  # mounts in place whose options changed
     mount: list[Wanted]  # to be mounted, parents first
@@ -74,7 +74,7 @@ class Plan(t.NamedTuple):
     def needed(self) -> bool:
         """Tell whether anything is to be done."""
         differs = self.fstab_before != self.fstab_after
-        return bool(differs or self.folders or self.leave or self.renew or self.mount)
+        return bool(differs or self.directories or self.leave or self.renew or self.mount)
 
 
 class Mounts:
@@ -108,7 +108,7 @@ class Mounts:
                 self._refuse_full(mount, wanted)
 
     def _refuse_full(self, mount: Wanted, wanted: list[Wanted]) -> None:
-        # Never look into a folder on a mount that may hang: what lies below another mount is the server's.
+        # Never look into a directory on a mount that may hang: what lies below another mount is the server's.
         if mount.path in self._table.own() or any(mount.path.startswith(f"{other.path}/") for other in wanted):
             return
         names = [name for name in self._host.entries(mount.path) or [] if name != "lost+found"]
@@ -116,7 +116,7 @@ class Mounts:
             shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
             raise StorageError(
                 f"{mount.path}: the mount point is not empty, it holds {shown}; move that away, choose another path, "
-                "or set hide: true for this mount if the server has the same folders"
+                "or set hide: true for this mount if the server has the same directories"
             )
 
     def unreachable(self, wanted: list[Wanted]) -> str:
@@ -174,7 +174,7 @@ class Mounts:
         return Plan(
             fstab_before=self._host.read(FSTAB),
             fstab_after=self._table.text([mount.line for mount in ordered], adopted=paths),
-            folders=[
+            directories=[
                 mount.path
                 for mount in ordered
                 if mount.path not in [*own, *in_place] and self._host.entries(mount.path) is None
@@ -203,7 +203,7 @@ class Mounts:
         stuck = [path for path in plan.leave if not self._unmount(path)]
         lines = [*(mount.line for mount in wanted_order(wanted)), *(own[path] for path in stuck)]
         self._write(lines, {mount.path for mount in wanted})
-        for path in plan.folders:
+        for path in plan.directories:
             self._host.make_directory(path)
         by_path = {mount.path: mount for mount in wanted}
         late = [path for path in reversed(plan.renew) if not self._renew(by_path[path], own.get(path))]
@@ -216,7 +216,7 @@ class Mounts:
         changed = plan.fstab_before != self._table.text(lines, set(by_path)) or len(stuck) < len(plan.leave)
         waiting = [f"{path}: no longer wanted, but in use" for path in stuck]
         waiting += [f"{path}: in use with its former options" for path in late]
-        changed = bool(changed or plan.folders or plan.mount or renewed)
+        changed = bool(changed or plan.directories or plan.mount or renewed)
         return changed, [f"{why}; {DRAIN}" for why in waiting]
 
     def _write(self, lines: list[fstab.Line], adopted: set[str]) -> None:

@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
     Runner = Callable[..., tuple[int, str, str]]
 
 
-# Exit statuses of what did not end in time, as timeout(1) has it, and of what is not there, as a shell has it.
+# Exit statuses of a program that did not end in time, as timeout(1) has it, and of a missing one, as a shell has it.
 TIMED_OUT = 124
 MISSING = 127
 
@@ -140,7 +140,7 @@ def feeding_runner(timeout: float) -> Runner:
     """
     Return a runner that ends every program after so many seconds and reports that as its exit status.
 
-    So what a module says of a program that failed serves for one that hangs or is not there, too.
+    So what a module says of a program that failed serves for one that hangs or is missing, too.
     """
 
     def run(

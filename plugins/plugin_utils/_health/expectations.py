@@ -6,8 +6,7 @@
 """
 What the health program expects of a machine.
 
-That is its hardware record, what the roles that set it up were told, and thresholds that neither holds. This is the one
-table of checks and parameters; docs/health.md explains every one of them and names its source.
+These are its hardware record, the inputs of the roles that set it up, and the defaults of the table of checks.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from collections.abc import Mapping
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as _places
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import table
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 
 if t.TYPE_CHECKING:
@@ -32,56 +32,7 @@ FORMAT = 1
 # Every check has these as well.
 COMMON: Params = {"enabled": True, "samples": 1, "unknown_samples": 3, "gap_seconds": 5}
 
-# Numbers without a comment here come from the sources that docs/health.md names.
-THRESHOLDS: dict[str, Params] = {
-    "gpu_count": {"timeout_seconds": 10, "unknown_samples": 2},
-    "gpu_model": {"tolerance_percent": 5},
-    "gpu_persistence": {},
-    "gpu_clocks": {"application": True},
-    "gpu_ecc": {
-        "sram_corrected_max": 10_000,
-        "sram_uncorrected_max": 0,
-        "dram_corrected_max": 20_000_000,
-        "dram_uncorrected_max": 0,
-    },
-    "gpu_remap": {"uncorrectable_max": 512, "retired_pages_max": 62},
-    "gpu_throttle": {"mask": 0xE8, "samples": 3},
-    "gpu_temperature": {"max_celsius": 93, "samples": 3},
-    "gpu_pcie": {"samples": 3},
-    "gpu_xid": {"kernel_log": "/dev/kmsg", "application": [13, 31, 43, 45], "warn": [63, 66, 94, 154]},
-    "nvlink": {"samples": 2},
-    "nvlink_errors": {"growth_max": 1000, "window_seconds": 3600},
-    "nccl_topology": {},
-    "infiniband": {"samples": 2},
-    "infiniband_errors": {
-        "growth_max_by_counter": {
-            "symbol_error": 120,
-            "link_error_recovery": 3,
-            "port_rcv_errors": 100,
-            "port_xmit_discards": 1000,
-        },
-        "window_seconds": 3600,
-    },
-    "infiniband_flaps": {"flaps_max": 2, "window_seconds": 10_800},
-    "ethernet": {"interfaces": [], "samples": 2},
-    "ethernet_flaps": {"interfaces": [], "flaps_max": 3, "window_seconds": 86_400},
-    "memory": {},
-    "cpus": {},
-    "nvme": {"ignored_models": ["MSFT NVMe Accelerator"]},
-    "raid": {"members": {}},
-    "mounts": {"mounts": [], "timeout_seconds": 5, "samples": 2},
-    "filesystems": {"paths": ["/"], "blocks_max_percent": 90, "inodes_max_percent": 98, "timeout_seconds": 5},
-    "clock": {"offset_max_seconds": 1, "timeout_seconds": 5, "samples": 3},
-    "munge": {"timeout_seconds": 5, "samples": 2},
-    "slurmd": {"timeout_seconds": 5, "samples": 2},
-    "leftovers": {"uid_min": 1000, "samples": 2},
-    "nhc": {"path": None, "timeout_seconds": 15},
-    "host_to_device": {"timeout_seconds": 300},
-    "device_to_host": {"timeout_seconds": 300},
-    "nvlink_allreduce": {"timeout_seconds": 600},
-    "infiniband_bandwidth": {"timeout_seconds": 60},
-    "dcgm": {"level": None, "timeout_seconds": 3600},
-}
+THRESHOLDS: dict[str, Params] = {name: check.params for name, check in table.CHECKS.items()}
 
 THROUGHPUT = ("host_to_device", "device_to_host", "nvlink_allreduce", "infiniband_bandwidth", "dcgm")
 # One start of nvidia-smi and files below /sys and /proc: within a second on eight GPUs.
@@ -89,10 +40,7 @@ PROLOG = ("gpu_count", "gpu_ecc", "gpu_remap", "gpu_xid", "infiniband", "mounts"
 # Seconds for a whole set; Slurm ends a health check after 60.
 DEADLINES = {"fast": 30, "prolog": 10, "throughput": 5400, "all": 5400}
 
-_NVIDIA_SMI = (
-    *("gpu_model", "gpu_persistence", "gpu_clocks", "gpu_ecc", "gpu_remap"),
-    *("gpu_throttle", "gpu_temperature", "gpu_pcie", "nvlink", "nvlink_errors"),
-)
+_NVIDIA_SMI = tuple(name for name, check in table.CHECKS.items() if check.nvidia_smi)
 
 
 # Inputs of the roles gpu and nccl that change what a healthy node looks like; one without a value is left to the role.

@@ -159,7 +159,7 @@ def _state(cluster: Cluster) -> Iterator[str]:
         yield problem(
             "slurm_state_directory",
             path,
-            f"a folder on storage that {' and '.join(cluster.controllers)} share, such as /shared/slurm",
+            f"a directory on storage that {' and '.join(cluster.controllers)} share, such as /shared/slurm",
         )
 
 

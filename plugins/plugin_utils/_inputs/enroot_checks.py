@@ -135,7 +135,7 @@ def _images(settings: Settings) -> Iterator[str]:
             yield f"{where}: {name}.sqsh is the file of enroot_images[{seen[name]}] already; give it another name"
         seen.setdefault(name, index)
     if wanted and not settings.get("enroot_images_shared_path"):
-        yield "enroot_images_shared_path is empty; set it to a folder that all nodes share, such as /shared/images"
+        yield "enroot_images_shared_path is empty; set it to a directory that all nodes share, such as /shared/images"
 
 
 def container_image(one: t.Any) -> dict[str, t.Any]:

@@ -97,12 +97,12 @@ def export_entry(export: t.Mapping[str, t.Any], default_clients: t.Any) -> dict[
         options = ",".join(merge_options([*EXPORT_OPTIONS, squash], export.get("options")))
         clients = [f"{client}({options})" for client in export_clients(export, default_clients)]
     entry = {"path": export["path"], "clients": clients}
-    # Without owner, group or mode the module leaves an existing folder as it is.
+    # Without owner, group or mode the module leaves an existing directory as it is.
     return {**entry, **{key: str(export[key]) for key in ("owner", "group", "mode") if export.get(key) is not None}}
 
 
 def mount_path(mount: t.Mapping[str, t.Any]) -> str:
-    """Return the folder of this machine that a mount covers."""
+    """Return the directory of this machine that a mount covers."""
     return str(mount.get("mountpoint") or mount.get("path") or "")
 
 
@@ -111,11 +111,11 @@ def mount_source(mount: t.Mapping[str, t.Any], default_server: str) -> str:
     if mount.get("source"):
         return str(mount["source"])
     server = mount.get("server") or default_server
-    folder = mount.get("path") if mount.get("mountpoint") else mount.get("export") or mount.get("path")
-    if not server or not folder:
+    directory = mount.get("path") if mount.get("mountpoint") else mount.get("export") or mount.get("path")
+    if not server or not directory:
         return ""
     # An IPv6 address needs brackets before the colon of the path.
-    return f"[{server}]:{folder}" if str(server).count(":") > 1 else f"{server}:{folder}"
+    return f"[{server}]:{directory}" if str(server).count(":") > 1 else f"{server}:{directory}"
 
 
 def mount_type(mount: t.Mapping[str, t.Any]) -> str:

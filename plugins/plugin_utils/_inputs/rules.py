@@ -83,7 +83,7 @@ _OWNERS = {
 }
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _NAME = "letters, digits and ._-, such as {}"
-# Folders of the system: homes and state of a cluster do not belong straight into them.
+# Directories of the system: homes and state of a cluster do not belong straight into them.
 SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var")
 HEALTH_TOOLS = (
     *("nvidia_smi", "chronyc", "timedatectl", "munge", "unmunge", "scontrol"),
@@ -161,7 +161,7 @@ def _each(rule: Rule) -> Rule:
 
 
 def _own_path(value: t.Any) -> str:
-    return path(value) or ("a folder that is not the system's" if str(value).rstrip("/") in (*SYSTEM, "") else "")
+    return path(value) or ("a directory that is not the system's" if str(value).rstrip("/") in (*SYSTEM, "") else "")
 
 
 def _url(value: t.Any) -> str:

@@ -23,8 +23,8 @@ if t.TYPE_CHECKING:
     Record = Mapping[str, t.Any]
 
 EXPORT_ROOTS = ["/home", "/shared", "/srv", "/data", "/export", "/exports", "/mnt", "/opt", "/scratch", "/sw"]
-# Folders that the system itself lives in: nothing may be mounted over them.
-SYSTEM_FOLDERS = {
+# Directories that the system itself lives in: nothing may be mounted over them.
+SYSTEM_DIRECTORIES = {
     "/",
     "/bin",
     "/boot",
@@ -41,7 +41,7 @@ SYSTEM_FOLDERS = {
     "/usr",
     "/var",
 }
-KERNEL_FOLDERS = ("/dev/", "/proc/", "/sys/", "/run/")
+KERNEL_DIRECTORIES = ("/dev/", "/proc/", "/sys/", "/run/")
 FILESYSTEMS = ("xfs", "ext4")
 # Level of md RAID and the fewest devices it takes.
 RAID_LEVELS = {"raid0": 2, "raid1": 2, "raid5": 3, "raid6": 4, "raid10": 2}
@@ -104,7 +104,7 @@ def path_problem(path: t.Any) -> str:
 
 
 def is_below(path: str, roots: t.Iterable[str]) -> bool:
-    """Tell whether path is one of the folders roots or lies below one."""
+    """Tell whether path is one of the directories roots or lies below one."""
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
@@ -228,7 +228,7 @@ def _mounts(settings: Record) -> Iterator[str]:
 
 
 def _mount_point_problem(path: str) -> str:
-    if path in SYSTEM_FOLDERS or path.startswith(KERNEL_FOLDERS):
+    if path in SYSTEM_DIRECTORIES or path.startswith(KERNEL_DIRECTORIES):
         return f"{path} belongs to the system; nothing may be mounted over it"
     return ""
 

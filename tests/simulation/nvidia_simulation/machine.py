@@ -135,8 +135,8 @@ class Gpu:
             "pcie.link.gen.max": self._pcie_generation(),
             "pcie.link.width.current": "16",
             "pcie.link.width.max": "16",
-            "fabric.state": "Completed" if machine.model["architecture"] == "Hopper" else "N/A",
-            "fabric.status": "Success" if machine.model["architecture"] == "Hopper" else "N/A",
+            "fabric.state": "Completed" if machine.model["architecture"] in ("Hopper", "Blackwell") else "N/A",
+            "fabric.status": "Success" if machine.model["architecture"] in ("Hopper", "Blackwell") else "N/A",
         }
 
     def _pcie_generation(self) -> str:

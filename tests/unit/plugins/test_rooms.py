@@ -37,7 +37,7 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_azure": {"module_utils._system"},
     "_catalogue": set(),
     "_programs": set(),
-    "_health": {"_catalogue", "module_utils._hardware"},
+    "_health": {"_catalogue", "module_utils._hardware", "module_utils._health"},
     "_slurm": {"_catalogue", "module_utils._hardware", "module_utils._slurm", "module_utils._system"},
     "_inputs": {
         *("_catalogue", "_health", "_slurm", "_validation"),

@@ -92,7 +92,8 @@ def test_every_record_of_the_catalogue_can_be_simulated(name: str) -> None:
     addresses = [gpu.get("pci") for gpu in record["topology"]]
 
     assert len(report.gpus) == record["gpus"]["count"]
-    assert report.gpus[0]["best_clocks_mhz"] == record["gpus"]["clocks"]
+    if "clocks" in record["gpus"]:
+        assert report.gpus[0]["best_clocks_mhz"] == record["gpus"]["clocks"]
     assert report.gpus[0]["memory_mib"]["total"] == record["gpus"]["memory_mib"]
     if addresses and all(addresses):
         assert [gpu["pci_bus_id"] for gpu in report.gpus] == addresses

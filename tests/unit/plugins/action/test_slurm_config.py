@@ -29,12 +29,12 @@ class Controller(slurm_config.ActionModule):
         self.at_risk = list(at_risk)
         self.calls: list[str] = []
         self.broken = 0
-        self._task = types.SimpleNamespace(check_mode=check_mode)
-        self._display = types.SimpleNamespace(display=lambda text: None)
+        self._task = t.cast("t.Any", types.SimpleNamespace(check_mode=check_mode))
+        self._display = t.cast("t.Any", types.SimpleNamespace(display=lambda text: None))
         self._variables = {}
 
-    def _execute_module(self, module_name: str, module_args: dict[str, t.Any], **_rest: t.Any) -> dict[str, t.Any]:
-        name = module_name.rpartition(".")[2]
+    def _execute_module(self, *_args: t.Any, **given: t.Any) -> t.Any:
+        name, module_args = given["module_name"].rpartition(".")[2], given["module_args"]
         detail = ""
         answer: dict[str, t.Any] = {}
         if name == "slurm_config_info":
@@ -126,7 +126,7 @@ def test_it_is_applied_without_jobs_or_where_their_loss_is_allowed(given: dict[s
 
 @pytest.mark.parametrize(("times", "passes"), [(1, True), (5, True), (6, False)])
 def test_a_controller_that_starts_is_asked_again(times: int, passes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm_config.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
     controller = Controller()
     controller.broken = times
 

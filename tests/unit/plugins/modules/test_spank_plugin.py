@@ -29,22 +29,22 @@ echo "      --container-image=PATH"
 class Module:
     """What the code needs of AnsibleModule."""
 
-    def __init__(self, folder: Path, check_mode: bool = False, **params: t.Any) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path, check_mode: bool = False, **params: t.Any) -> None:
+        self.directory = directory
         self.check_mode = check_mode
-        self.tmpdir = str(folder)
+        self.tmpdir = str(directory)
         self.params = {
-            "source": str(folder / "source.so"),
-            "plugin": str(folder / "lib/plugin-2.so"),
+            "source": str(directory / "source.so"),
+            "plugin": str(directory / "lib/plugin-2.so"),
             "arguments": ["runtime_path=/run/pyxis"],
             "shows": "--container-image",
-            "obsolete": str(folder / "lib/plugin-*.so"),
+            "obsolete": str(directory / "lib/plugin-*.so"),
             "state": "present",
             **params,
         }
 
     def get_bin_path(self, name: str) -> str | None:
-        path = self.folder / name
+        path = self.directory / name
         return str(path) if path.exists() else None
 
     def atomic_move(self, source: str, target: str) -> None:

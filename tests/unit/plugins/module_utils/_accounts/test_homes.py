@@ -99,27 +99,27 @@ def test_a_home_half_made_by_a_killed_run_is_made_anew(tmp_path: Path, skeleton:
 def test_a_key_that_the_user_made_stays_and_opens_the_way(tmp_path: Path, skeleton: Path) -> None:
     alice = user(tmp_path)
     settle(alice, skeleton)
-    folder = Path(alice.home) / ".ssh"
-    folder.mkdir()
-    (folder / "id_ed25519").write_text("HER OWN\n")
-    (folder / "id_ed25519.pub").write_text(OWN + "\n")
+    directory = Path(alice.home) / ".ssh"
+    directory.mkdir()
+    (directory / "id_ed25519").write_text("HER OWN\n")
+    (directory / "id_ed25519.pub").write_text(OWN + "\n")
 
     settle(alice, skeleton, PAIR)
 
-    assert (folder / "id_ed25519").read_text() == "HER OWN\n"
-    assert (folder / "authorized_keys").read_text().splitlines() == [BEGIN, OWN, KEY, END]
+    assert (directory / "id_ed25519").read_text() == "HER OWN\n"
+    assert (directory / "authorized_keys").read_text().splitlines() == [BEGIN, OWN, KEY, END]
 
 
 def test_files_that_others_may_write_are_closed(tmp_path: Path, skeleton: Path) -> None:
     alice = user(tmp_path, OWN)
     settle(alice, skeleton)
-    folder = Path(alice.home) / ".ssh"
-    folder.chmod(0o770)
-    (folder / "authorized_keys").chmod(0o666)
+    directory = Path(alice.home) / ".ssh"
+    directory.chmod(0o770)
+    (directory / "authorized_keys").chmod(0o666)
 
     settle(alice, skeleton)
 
-    assert (mode(folder), mode(folder / "authorized_keys")) == (0o700, 0o600)
+    assert (mode(directory), mode(directory / "authorized_keys")) == (0o700, 0o600)
     assert settle(alice, skeleton) == ([], [])
 
 
@@ -138,10 +138,10 @@ def test_a_pipe_in_the_place_of_a_file_does_not_hang(tmp_path: Path, skeleton: P
 def test_a_home_that_cannot_be_used_is_a_warning_and_others_go_on(tmp_path: Path, skeleton: Path) -> None:
     alice = user(tmp_path, OWN)
     settle(alice, skeleton)
-    folder = Path(alice.home) / ".ssh"
-    (folder / "authorized_keys").unlink()
-    folder.rmdir()
-    folder.write_text("in the way\n")
+    directory = Path(alice.home) / ".ssh"
+    (directory / "authorized_keys").unlink()
+    directory.rmdir()
+    directory.write_text("in the way\n")
 
     actions, warnings = settle(alice, skeleton)
 
@@ -179,10 +179,10 @@ def test_the_home_belongs_to_its_user(tmp_path: Path, skeleton: Path) -> None:
 def test_a_link_leads_only_where_the_user_may_go(tmp_path: Path, skeleton: Path) -> None:
     for parent in [tmp_path, *tmp_path.parents[:2]]:
         parent.chmod(0o755)
-    secret, folder = tmp_path / "secret", tmp_path / "root"
+    secret, directory = tmp_path / "secret", tmp_path / "root"
     secret.write_text("ssh-ed25519 root's own\n")
     secret.chmod(0o600)
-    folder.mkdir(mode=0o755)
+    directory.mkdir(mode=0o755)
     alice = user(tmp_path, OWN)._replace(uid=2001)
     settle(alice, skeleton, rights=rights_of)
     keys = Path(alice.home) / ".ssh"
@@ -194,12 +194,12 @@ def test_a_link_leads_only_where_the_user_may_go(tmp_path: Path, skeleton: Path)
 
     (keys / "authorized_keys").unlink()
     keys.rmdir()
-    keys.symlink_to(folder)
+    keys.symlink_to(directory)
     _actions, warnings = settle(alice, skeleton, rights=rights_of)
 
     assert "Permission denied" in warnings[0]
     assert secret.read_text() == "ssh-ed25519 root's own\n"
-    assert list(folder.iterdir()) == []
+    assert list(directory.iterdir()) == []
 
 
 @needs_root

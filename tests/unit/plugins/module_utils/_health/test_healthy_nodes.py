@@ -58,6 +58,8 @@ def test_every_check_that_applies_was_really_run(size: str) -> None:
     expected = {"raid"}
     if not hardware["gpus"]["count"]:
         expected |= {name for name in verdicts if name.startswith(("gpu_", "nvlink"))}
+    if not str(hardware["gpus"].get("model")).startswith(("H", "B", "GB")):  # Ampere and older report no fabric
+        expected |= {"gpu_fabric"}
     expected |= {f"gpu_{name}" for name in ("clocks", "pcie") if not hardware["gpus"].get(_KEYS[name])}
     if not hardware["gpus"].get("nvlinks"):
         expected |= {"nvlink", "nvlink_errors"}

@@ -30,7 +30,8 @@ def _read(tree: sysfs.Tree) -> hardware_machine.Machine:
     return hardware_machine.read(str(tree.sysfs), str(tree.procfs), "x86_64")
 
 
-@pytest.mark.parametrize("name", WITH_ADDRESSES)
+# The processors of the lab are those of any host, so its record does not describe them.
+@pytest.mark.parametrize("name", [name for name in WITH_ADDRESSES if not name.startswith("simulated")])
 def test_topology_of_a_record_draws_no_finding(name: str) -> None:
     assert judge.judge(build.from_record(records.find(name))).findings == []
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""A machine in memory: files, folders, a table of mounts, and programs that act on them."""
+"""A machine in memory: files, directories, a table of mounts, and programs that act on them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FakeHost(Host):
     def __init__(self, fstab: str = "/dev/vda / ext4 noatime 0 1\n") -> None:
         super().__init__(self._act)
         self.files = {"/etc/fstab": fstab, "/proc/filesystems": "nodev\tnfs\nnodev\tnfs4\nnodev\tnfsd\n"}
-        self.folders: dict[str, list[str]] = {"/": ["home"], "/home": []}
+        self.directories: dict[str, list[str]] = {"/": ["home"], "/home": []}
         self.mounts: dict[str, tuple[str, str, str]] = {}  # path: source, type, options
         self.armed: set[str] = set()  # autofs waits there
         self.busy: set[str] = set()
@@ -49,10 +49,10 @@ class FakeHost(Host):
     def entries(self, path: str) -> list[str] | None:
         if path in self.mounts:
             return self.exports.get(self.mounts[path][0], [])
-        return self.folders.get(path)
+        return self.directories.get(path)
 
     def make_directory(self, path: str) -> None:
-        self.folders.setdefault(path, [])
+        self.directories.setdefault(path, [])
 
     def head(self, path: str, size: int) -> bytes:
         return self.heads.get(path, b"\0" * 16)[:size]

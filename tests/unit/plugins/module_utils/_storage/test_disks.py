@@ -46,7 +46,7 @@ def test_an_array_that_does_not_run_holds_its_disks_too(type_: str | None) -> No
     children = [] if type_ == "omitted" else [{"name": "/dev/md127", "type": type_, "size": 0}]
     entry = {"name": "/dev/nvme0n1", "type": "disk", "size": 10**9, "children": children}
     machine.answers[LSBLK] = (0, json.dumps({"blockdevices": [entry]}), "")
-    machine.folders["/sys/block/nvme0n1/holders"] = ["dm-0", "md127"]
+    machine.directories["/sys/block/nvme0n1/holders"] = ["dm-0", "md127"]
 
     (disk,) = disks.disks(machine)
 

@@ -237,7 +237,7 @@ def test_another_file_system_on_the_array_is_kept() -> None:
 
 def test_a_mount_point_that_is_not_empty_or_taken_is_refused() -> None:
     machine = DiskHost()
-    machine.folders["/scratch"] = ["data"]
+    machine.directories["/scratch"] = ["data"]
     with pytest.raises(StorageError, match="/scratch: the mount point is not empty"):
         bring(machine)
 

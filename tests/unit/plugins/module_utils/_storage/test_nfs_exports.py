@@ -21,8 +21,8 @@ HOME = nfs.Export("/home", ("10.0.0.0/24(rw)",))
 SHARED = nfs.Export("/shared", ("10.0.0.0/24(rw)",), "root", "users", "2775")
 
 
-class FakeFolders(nfs.Folders):
-    """Folders in memory."""
+class FakeFolders(nfs.Directories):
+    """Directories in memory."""
 
     def __init__(self) -> None:
         self.known = {"/home": nfs.Rights(0, 0, 0o711)}
@@ -40,45 +40,45 @@ class FakeFolders(nfs.Folders):
         return {"root": 0, "users": 100}[group]
 
 
-def run(machine: FakeHost, folders: FakeFolders, *exports: nfs.Export) -> nfs.Plan:
-    planned = nfs.plan(list(exports), machine, folders, FILE)
+def run(machine: FakeHost, directories: FakeFolders, *exports: nfs.Export) -> nfs.Plan:
+    planned = nfs.plan(list(exports), machine, directories, FILE)
     if planned.changed:
-        nfs.apply(planned, machine, folders, FILE)
+        nfs.apply(planned, machine, directories, FILE)
         machine.files[nfs.ETAB] = "".join(f"{export.path}\t10.0.0.0/24(rw)\n" for export in exports)
     return planned
 
 
 def test_exports_are_written_and_published_once() -> None:
-    machine, folders = FakeHost(), FakeFolders()
+    machine, directories = FakeHost(), FakeFolders()
 
-    assert run(machine, folders, HOME, SHARED).changed
+    assert run(machine, directories, HOME, SHARED).changed
     assert machine.files[FILE].splitlines()[1:] == ["/home 10.0.0.0/24(rw)", "/shared 10.0.0.0/24(rw)"]
     assert machine.calls == [["exportfs", "-ra"]]
-    assert not run(machine, folders, HOME, SHARED).changed
+    assert not run(machine, directories, HOME, SHARED).changed
 
 
 def test_an_existing_folder_keeps_its_rights_unless_they_are_named() -> None:
-    machine, folders = FakeHost(), FakeFolders()
+    machine, directories = FakeHost(), FakeFolders()
 
-    run(machine, folders, HOME, SHARED)
+    run(machine, directories, HOME, SHARED)
 
-    assert folders.known == {"/home": nfs.Rights(0, 0, 0o711), "/shared": nfs.Rights(0, 100, 0o2775)}
+    assert directories.known == {"/home": nfs.Rights(0, 0, 0o711), "/shared": nfs.Rights(0, 100, 0o2775)}
 
 
 def test_an_end_of_all_exports_is_published_too() -> None:
-    machine, folders = FakeHost(), FakeFolders()
-    run(machine, folders, HOME)
+    machine, directories = FakeHost(), FakeFolders()
+    run(machine, directories, HOME)
 
-    assert run(machine, folders).changed
+    assert run(machine, directories).changed
     assert machine.files[FILE] == ""
 
 
 def test_what_a_killed_run_did_not_publish_is_published() -> None:
-    machine, folders = FakeHost(), FakeFolders()
-    run(machine, folders, HOME)
+    machine, directories = FakeHost(), FakeFolders()
+    run(machine, directories, HOME)
     machine.files[nfs.ETAB] = ""
 
-    assert run(machine, folders, HOME).publish
+    assert run(machine, directories, HOME).publish
 
 
 def test_what_exportfs_says_is_told() -> None:
@@ -90,16 +90,16 @@ def test_what_exportfs_says_is_told() -> None:
 
 
 def test_what_exportfs_refused_or_never_saw_is_published_by_the_next_run() -> None:
-    machine, folders = FakeHost(), FakeFolders()
-    run(machine, folders, HOME)
+    machine, directories = FakeHost(), FakeFolders()
+    run(machine, directories, HOME)
     other = HOME._replace(clients=("10.9.0.0/24(ro)",))
     machine.answers[("exportfs", "-ra")] = (1, "", "exportfs: Failed to resolve gpu9\n")
     with pytest.raises(StorageError):
-        run(machine, folders, other)
+        run(machine, directories, other)
     machine.answers.clear()
 
-    assert run(machine, folders, other).publish
-    assert not run(machine, folders, other).changed
+    assert run(machine, directories, other).publish
+    assert not run(machine, directories, other).changed
 
 
 def test_an_export_that_another_file_names_too_is_found() -> None:
@@ -110,29 +110,29 @@ def test_an_export_that_another_file_names_too_is_found() -> None:
 
 
 def test_real_folders_get_their_rights_and_a_file_is_refused(tmp_path: Path) -> None:
-    folders = nfs.Folders()
+    directories = nfs.Directories()
     rights = nfs.Rights(os.getuid(), os.getgid(), 0o2770)
 
-    folders.make(str(tmp_path / "a/b"), rights)
+    directories.make(str(tmp_path / "a/b"), rights)
     (tmp_path / "file").touch()
 
-    assert folders.rights(str(tmp_path / "a/b")) == rights
-    assert folders.rights(str(tmp_path / "none")) is None
-    with pytest.raises(StorageError, match="not a folder"):
-        folders.rights(str(tmp_path / "file"))
+    assert directories.rights(str(tmp_path / "a/b")) == rights
+    assert directories.rights(str(tmp_path / "none")) is None
+    with pytest.raises(StorageError, match="not a directory"):
+        directories.rights(str(tmp_path / "file"))
 
 
 def test_an_owner_that_does_not_exist_is_named() -> None:
     with pytest.raises(StorageError, match="no user nobody-here"):
-        nfs.Folders().uid("nobody-here")
+        nfs.Directories().uid("nobody-here")
     with pytest.raises(StorageError, match="no group nobody-here"):
-        nfs.Folders().gid("nobody-here")
+        nfs.Directories().gid("nobody-here")
 
 
 def test_an_owner_that_check_mode_has_not_made_is_a_pending_change(tmp_path: Path) -> None:
     export = nfs.Export(str(tmp_path), ("*(rw)",), "nobody-here", "nobody-here")
 
-    planned = nfs.plan([export], FakeHost(), nfs.Folders(check=True), FILE)
+    planned = nfs.plan([export], FakeHost(), nfs.Directories(check=True), FILE)
 
     assert planned.changed
     assert "owner not there yet, group not there yet" in nfs.diff(planned, FILE)[1]["after"]

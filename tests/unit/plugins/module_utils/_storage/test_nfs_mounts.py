@@ -144,7 +144,7 @@ def test_connections_that_another_mount_still_holds_are_told() -> None:
 
 def test_a_mount_point_that_is_not_empty_is_refused_before_any_change() -> None:
     machine = FakeHost()
-    machine.folders["/home"] = ["azureuser"]
+    machine.directories["/home"] = ["azureuser"]
 
     with pytest.raises(StorageError, match=r"/home: the mount point is not empty, it holds azureuser;.*hide: true"):
         run(machine, SHARED, HOME)
@@ -153,7 +153,7 @@ def test_a_mount_point_that_is_not_empty_is_refused_before_any_change() -> None:
 
 def test_a_name_that_the_server_has_too_may_be_hidden() -> None:
     machine = FakeHost()
-    machine.folders["/home"] = ["azureuser"]
+    machine.directories["/home"] = ["azureuser"]
     machine.exports["nfs1:/home"] = ["alice", "azureuser"]
 
     assert run(machine, HOME._replace(hide=True)) == (True, [])
@@ -162,7 +162,7 @@ def test_a_name_that_the_server_has_too_may_be_hidden() -> None:
 
 def test_a_name_that_only_this_machine_has_is_never_hidden() -> None:
     machine = FakeHost()
-    machine.folders["/home"] = ["azureuser"]
+    machine.directories["/home"] = ["azureuser"]
     machine.exports["nfs1:/home"] = ["alice"]
 
     with pytest.raises(StorageError, match="would hide azureuser"):

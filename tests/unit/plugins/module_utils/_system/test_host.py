@@ -17,7 +17,7 @@ MACHINE = Host(lambda _args: (0, "", ""))
 
 
 def test_a_file_is_replaced_with_its_mode(tmp_path: Path) -> None:
-    path = tmp_path / "folder/file"
+    path = tmp_path / "directory/file"
 
     MACHINE.write(str(path), "one\n", mode=0o600)
     MACHINE.write(str(path), "two\n", mode=0o600)

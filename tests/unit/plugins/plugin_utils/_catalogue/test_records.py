@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records, rules
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +96,20 @@ def test_caller_cannot_change_the_catalogue() -> None:
     records.find("lab")["gpus"]["count"] = 9
 
     assert records.find("lab")["gpus"]["count"] == 0
+
+
+def test_a_record_is_judged_once_however_often_templates_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+
+    def problems(record: dict[str, t.Any]) -> list[str]:
+        judged.append(record["name"])
+        return []
+
+    monkeypatch.setattr(rules, "problems", problems)
+    own = {**records.find("lab"), "name": "asked often"}
+
+    assert {str(records.checked(own, "x")) for _template in range(3)} == {str(own)}
+    assert judged == ["asked often"]
 
 
 def _broken(change: t.Callable[[dict[str, t.Any]], object]) -> list[str]:
