@@ -35,6 +35,7 @@ class Cluster:
         self.controllers = ["head", "spare"]
         self.variables: dict[str, t.Any] = {}
         self.job_state = "RUNNING"
+        self.environment: dict[str, str] = {}
         self.output = ""
         for name in COMMANDS:
             (folder / name).symlink_to(Path(__file__).with_name("slurm.py"))
@@ -62,6 +63,7 @@ class Cluster:
             ANSIBLE_BECOME_ALLOW_SAME_USER="1",
             FAKE_SLURM=str(self.folder),
             PATH=f"{self.folder}:{os.environ['PATH']}",
+            **self.environment,
         )
         self.output = re.sub(r"\s+", " ", output)
         return code
@@ -73,8 +75,12 @@ class Cluster:
 
     def calls(self, name: str) -> list[list[str]]:
         """Return how a command was called."""
+        return [call[1:] for call in self.every_call() if call[0] == name]
+
+    def every_call(self) -> list[list[str]]:
+        """Return how commands were called, each with its name."""
         lines = (self.folder / "calls.jsonl").read_text(encoding="utf-8").splitlines()
-        return [call[1:] for call in map(json.loads, lines) if call[0] == name]
+        return [json.loads(line) for line in lines]
 
     def _inventory(self) -> dict[str, t.Any]:
         connection = {

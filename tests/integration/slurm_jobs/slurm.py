@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 FOLDER = Path(os.environ["FAKE_SLURM"])
@@ -67,6 +68,8 @@ def srun(options: dict[str, str], words: list[str]) -> int:
         return 0
     if words[0] == "gpucluster-check":
         return check(options["--nodelist"].split(","))
+    if (FOLDER / "slow").exists():
+        time.sleep(90)
     print((FOLDER / "output.txt").read_text(encoding="utf-8"))
     return 0
 
@@ -98,7 +101,7 @@ def main(name: str, args: list[str]) -> int:
         scontrol(words)
     if name == "sbatch":
         sbatch()
-    if name == "sacct":
+    if name == "sacct" or (name == "squeue" and (FOLDER / "slow").exists()):
         print(17)
     if name == "gpucluster-check":  # only a drained node runs it without a job
         return check([node for node, found in NODES.items() if found["state"] == "drained"])

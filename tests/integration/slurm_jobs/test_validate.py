@@ -104,3 +104,22 @@ def test_words_of_the_command_line_are_not_taken_from_the_inventory(cluster: Clu
         -3000:
     ]
     assert _statuses(cluster) == {"gpu1": "pass"}
+
+
+def test_the_job_of_a_task_whose_time_is_over_is_cancelled(cluster: Cluster) -> None:
+    (cluster.folder / "slow").touch()
+    cluster.environment["ANSIBLE_TASK_TIMEOUT"] = "25"
+
+    assert cluster.run("validate.yml", only="nccl", nodelist=["gpu1"]) != 0
+    assert "Timed out after 25 second(s)" in cluster.output, cluster.output[-3000:]
+    asked = [call[0] for call in cluster.every_call() if call[0] in ("squeue", "sbatch", "srun", "scancel")]
+    assert asked[:4] == ["squeue", "scancel", "sbatch", "srun"]
+    assert asked[4:6] == ["squeue", "scancel"], "the own jobs, by their name"
+
+
+def test_wrong_thresholds_are_refused_before_anything_is_measured(cluster: Cluster) -> None:
+    thresholds = {"pair": {"warn": 1, "fail": 2}}
+
+    assert cluster.run("validate.yml", only="nccl", validate_thresholds=thresholds) != 0
+    assert "validate_thresholds: pair: warn (1) is below fail (2)" in cluster.output
+    assert not (cluster.folder / "calls.jsonl").exists()
