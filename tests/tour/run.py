@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run the commands of docs/tour.md on the lab, in their order, and compare what they print with the page.
 
-Usage: tests/tour/run.py [--page docs/tour.md] [--have containers]
+Usage: tests/tour/run.py [--page docs/tour.md] [--have registry]
 """
 
 from __future__ import annotations
