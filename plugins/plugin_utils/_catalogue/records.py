@@ -154,6 +154,8 @@ def _misshapen(record: Mapping[str, t.Any], spec: Spec, prefix: str) -> Iterator
             for number, item in enumerate(value):
                 if option["elements"] == "dict":
                     yield from _misshapen_mapping(item, option, f"{prefix}{name}[{number}]")
+        elif isinstance(value, (Mapping, list)):
+            yield f"{prefix}{name} must be one value, not {type(value).__name__}"
 
 
 def _misshapen_mapping(value: t.Any, option: dict[str, t.Any], path: str) -> Iterator[str]:
