@@ -20,7 +20,7 @@ description:
   - Reads a file whose name ends in C(azure_vms.yml), C(azure_vms.yaml), C(azure_rm.yml) or C(azure_rm.yaml). Most
     files of
     P(azure.azcollection.azure_rm#inventory) work after a change of the line C(plugin:).
-  - A machine is never left out because something about it could not be read. The host is kept, its variable
+  - A machine stays in the inventory if something about it could not be read. The host is kept, its variable
     C(azure_facts_missing) says what is missing, and a warning says why. O(strict=true) makes that an error.
   - What Resource Graph gives is compared with what Resource Manager says there is, see O(verify). What differs is read
     from the lists, and what cannot be read is a warning that names it, or with O(strict=true) an error.
@@ -29,7 +29,7 @@ description:
   - The right that is needed is Reader on each subscription. On the resource groups alone it is enough while Resource
     Graph answers; the lists of Resource Manager are those of whole subscriptions.
 requirements:
-  - azure-core and azure-identity on the machine that runs Ansible
+  - azure-core and azure-identity on the control node
   - jmespath for O(query)
 extends_documentation_fragment:
   - hpcai.gpucluster._azure_sign_in
@@ -98,7 +98,7 @@ options:
     description: A JMESPath expression over the list of machines, with azure_rm's names, that picks some of them.
     type: str
   exclude_host_filters:
-    description: Leaves out a host for which one of these expressions is true.
+    description: Skips a host for which one of these expressions is true.
     type: list
     elements: raw
     default: []
@@ -109,8 +109,8 @@ options:
     default: [true]
   default_host_filters:
     description:
-      - Leaves out a host for which one of these expressions is true. An empty list shows machines that are off, too.
-      - A warning names every host left out for another reason than being off.
+      - Skips a host for which one of these expressions is true. An empty list shows machines that are off, too.
+      - A warning names every host skipped for another reason than being off.
     type: list
     elements: raw
     default: ['powerstate != "running"', 'provisioning_state != "succeeded"']
@@ -559,7 +559,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return cached
         records, complete = self._fetched(identity, settings)
         if self.get_option("cache") and complete:
-            self._lock_cache_folder()
+            self._lock_cache_directory()
             self._cache[self._cache_key] = {"records": json.dumps(records, separators=(",", ":"))}
         return records
 
@@ -646,20 +646,20 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if not self.get_option("cache"):
             return
         super().update_cache_if_changed()
-        folder = self._cache_folder()
-        for file in folder.iterdir() if folder else []:
+        directory = self._cache_directory()
+        for file in directory.iterdir() if directory else []:
             if file.name.endswith(self._cache_key):  # after the prefixes of Ansible and of the cache plugin
                 file.chmod(0o600)
 
-    def _cache_folder(self) -> Path | None:
+    def _cache_directory(self) -> Path | None:
         connection = self.get_option("cache_connection")
-        folder = Path(os.path.expandvars(str(connection))).expanduser() if connection else None
-        return folder if folder and folder.is_dir() else None
+        directory = Path(os.path.expandvars(str(connection))).expanduser() if connection else None
+        return directory if directory and directory.is_dir() else None
 
-    def _lock_cache_folder(self) -> None:
-        folder = self._cache_folder()
-        if folder and not any(folder.iterdir()) and folder.stat().st_uid == os.getuid():
-            folder.chmod(0o700)
+    def _lock_cache_directory(self) -> None:
+        directory = self._cache_directory()
+        if directory and not any(directory.iterdir()) and directory.stat().st_uid == os.getuid():
+            directory.chmod(0o700)
 
     # Hosts
 
@@ -792,7 +792,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _tell_hidden(self, hidden: dict[str, list[str]]) -> None:
         for reason, hosts in hidden.items():
-            text = f"{len(hosts)} machines are left out ({reason}) by default_host_filters: {words.listed(hosts)}"
+            text = f"{len(hosts)} machines are skipped ({reason}) by default_host_filters: {words.listed(hosts)}"
             self.display.v(text) if reason == "off" else self._warn(text)
 
     def _passes(self, record: Record, exclude: list[t.Any], include: list[t.Any], names: hostvars.Names) -> bool:

@@ -63,7 +63,7 @@ options:
     type: int
   nodelist:
     description:
-      - Names of the nodes. Left out it means any nodes; an empty list is refused.
+      - Names of the nodes. If omitted, any nodes; an empty list is refused.
     type: list
     elements: str
   step_options:

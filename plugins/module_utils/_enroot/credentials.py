@@ -88,7 +88,7 @@ def _users(users: t.Any, known: Collection[str]) -> Iterator[str]:
     if users is None:
         return
     if not isinstance(users, list) or not users or not all(isinstance(user, str) for user in users):
-        yield "users has to be a list of user names; leave it out for all users"
+        yield "users has to be a list of user names; omit it for all users"
         return
     unknown = [user for user in users if known and user not in known]
     if unknown:

@@ -131,7 +131,7 @@ def _machine_leaf(device: Device, machine: Machine) -> Leaf:
 
 
 def _speed(speed: str) -> str:
-    """Return a link speed in a form that NCCL knows; old kernels leave out the word at the end."""
+    """Return a link speed in a form that NCCL knows; old kernels omit the word at the end."""
     word = speed.split(" ")[0] if speed else ""
     return next((known for known in _SPEEDS.values() if known.split(" ")[0] in (word, f"{word}.0")), _SPEEDS[3])
 

@@ -63,5 +63,5 @@ def _setting(name: str, value: t.Any) -> list[str]:
     if not _VALUE.fullmatch(str(value)):
         return [f"{name} is {value!r}: a value has no blanks, no '#', no line ends and plain characters only"]
     if set(_QUOTES) & set(str(value)):
-        return [f"{name} is {value!r}: NCCL takes the quotes for a part of the value, leave them out"]
+        return [f"{name} is {value!r}: NCCL takes the quotes for a part of the value, remove them"]
     return []

@@ -279,7 +279,7 @@ def _contents(system: Element) -> Iterator[Finding]:
         yield Finding(FAULT, system.line, "the file names no GPU, which is a <pci> of class 0x03...")
     for element in system.walk():
         if element.name in _FOUND_BY_NCCL:
-            text = f"<{element.name}> is better left out: NCCL finds it by itself, and a wrong one costs much"
+            text = f"<{element.name}> should be removed: NCCL finds it by itself, and a wrong one costs much"
             yield Finding(NOTE, element.line, text)
         for child in (child for child in element.children if not child.read):
             yield Finding(NOTE, child.line, f"<{child.name}> means nothing to NCCL in <{element.name}>")

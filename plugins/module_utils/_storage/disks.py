@@ -57,7 +57,7 @@ def disks(host: Host) -> list[Disk]:
 
 
 def _holders(host: Host, path: str) -> list[str]:
-    """Return the arrays that hold a disk; lsblk may leave out one that does not run."""
+    """Return the arrays that hold a disk; lsblk may omit one that does not run."""
     names = host.entries(f"/sys/block/{path.rpartition('/')[2]}/holders") or []
     return [f"/dev/{name}" for name in names if name.startswith("md")]
 

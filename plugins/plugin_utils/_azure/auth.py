@@ -68,9 +68,9 @@ def complete(identity: Identity, environ: Mapping[str, str]) -> Identity:
 
 def cli_subscription(environ: Mapping[str, str]) -> str:
     """Return the id of the CLI's default subscription, or an empty text."""
-    folder = Path(environ.get("AZURE_CONFIG_DIR") or "~/.azure").expanduser()
+    directory = Path(environ.get("AZURE_CONFIG_DIR") or "~/.azure").expanduser()
     try:
-        profile = json.loads((folder / "azureProfile.json").read_text(encoding="utf-8-sig"))
+        profile = json.loads((directory / "azureProfile.json").read_text(encoding="utf-8-sig"))
         subscriptions = profile["subscriptions"]
         return next((str(entry["id"]) for entry in subscriptions if entry.get("isDefault")), "")
     except (OSError, ValueError, LookupError, TypeError, AttributeError):

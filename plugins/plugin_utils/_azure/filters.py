@@ -104,7 +104,7 @@ def uses_default_rules(rules: Sequence[str]) -> bool:
 
 
 def hidden_by_default(record: Record) -> str | None:
-    """Return why a machine is left out by the default rules: C(off) is ordinary, anything else deserves a warning."""
+    """Return why the default rules skip a machine: C(off) is ordinary, anything else deserves a warning."""
     if record["powerstate"] != "running":
         if "powerstate" in record["facts_missing"]:
             return None

@@ -6,7 +6,7 @@
 """
 From Azure's answers to machines: both routes end in the same flat rows, and the rows in the same records.
 
-A record has azure_rm's names for what azure_rm has. Everything Azure may leave out is optional.
+A record has azure_rm's names for what azure_rm has. Everything that Azure may omit is optional.
 """
 
 from __future__ import annotations

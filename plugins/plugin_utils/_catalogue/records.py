@@ -169,7 +169,7 @@ def _misshapen_mapping(value: t.Any, option: dict[str, t.Any], path: str) -> Ite
 
 
 def _pruned(value: t.Any) -> t.Any:
-    """Leave out what is not given: Ansible fills in null, which templates would print."""
+    """Omit what is not given: Ansible fills in null, which templates would print."""
     if isinstance(value, Mapping):
         return {key: _pruned(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -46,7 +46,7 @@ def _gpus(record: Record) -> Iterator[str]:
     if gpus["count"] > 0:
         for name in ("model", "memory_mib"):
             if not gpus.get(name):
-                yield f"gpus.{name} is missing; only a record with gpus.count 0 may leave it out"
+                yield f"gpus.{name} is missing; only a record with gpus.count 0 may omit it"
 
 
 def _topology(record: Record) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _thresholds(record: Record) -> Iterator[str]:
     for name, levels in record["thresholds"].items():
         given = [(level, levels[level]) for level in ("fail", "warn", "expected") if level in levels]
         if not given:
-            yield f"thresholds.{name} is empty; give expected, warn or fail, or leave it out"
+            yield f"thresholds.{name} is empty; give expected, warn or fail, or omit it"
         values = [value for _level, value in given]
         if values != sorted(values):
             yield f"thresholds.{name} is {dict(given)}: fail must be the lowest, then warn, then expected"

@@ -125,7 +125,7 @@ def _localhost(cluster: Cluster) -> Iterator[str]:
         if machine and (away or any(name in cluster.groups.get(group, ()) for group in _OUR_GROUPS)):
             yield (
                 f"inventory: found a machine of the cluster named {name}; allowed: any other name, because tasks for"
-                " the machine that runs Ansible would go there"
+                " the control node would go there"
             )
 
 

@@ -103,7 +103,7 @@ def _config(config: Settings) -> Iterator[str]:
             hint = f"; did you mean {close[0]}?" if close else ", such as ENROOT_MOUNT_HOME or NVIDIA_VISIBLE_DEVICES"
             yield f"enroot_config: {key} is not a setting of enroot{hint}"
         elif isinstance(value, (dict, list)):
-            yield f"enroot_config: {key} has to be text, a number or a truth value"
+            yield f"enroot_config: {key} must be a string, a number or a boolean"
         elif "\n" in str(value):
             yield f"enroot_config: {key} holds a line break"
 

@@ -221,7 +221,7 @@ def _networks(value: t.Any) -> str:
     return "" if good else "names, each with a network such as 10.0.0.0/24 or a list of them"
 
 
-_FOLDER = _matches(r"/[A-Za-z0-9._/+@:-]+", "an absolute path of letters, digits and ._/+@:-")
+_DIRECTORY = _matches(r"/[A-Za-z0-9._/+@:-]+", "an absolute path of letters, digits and ._/+@:-")
 _SHA256 = _matches(r"(sha256:[0-9a-f]{64})?", "sha256: and 64 hexadecimal digits")
 _RULES: dict[str, Rule] = {
     "base_hosts": _hosts_file,
@@ -264,9 +264,9 @@ _RULES: dict[str, Rule] = {
     "scratch_mount_options": _matches(
         r"[A-Za-z0-9_.:=/@+-]+(,[A-Za-z0-9_.:=/@+-]+)*", "options of mount, separated by commas, such as noatime,nodev"
     ),
-    "scratch_prolog_directory": _FOLDER,
-    "scratch_task_prolog_directory": _FOLDER,
-    "scratch_epilog_directory": _FOLDER,
+    "scratch_prolog_directory": _DIRECTORY,
+    "scratch_task_prolog_directory": _DIRECTORY,
+    "scratch_epilog_directory": _DIRECTORY,
     "slurm_batch": _batch,
     "slurm_block_sizes": _each(_matches(r"[1-9][0-9]*", "numbers of nodes")),
     "slurm_cluster_name": _matches(r"[a-z0-9][a-z0-9_-]*", "lower-case letters, digits, _ and -, such as training"),

@@ -38,7 +38,7 @@ def parse_version(text: t.Any) -> Version:
 
 
 def arguments(options: t.Mapping[str, t.Any]) -> list[str]:
-    """Return the words that stand behind the plugin in plugstack.conf; an option that is none is left out."""
+    """Return the words that stand behind the plugin in plugstack.conf; an option that is null is omitted."""
     return [f"{name}={_word(value)}" for name, value in options.items() if value is not None]
 
 

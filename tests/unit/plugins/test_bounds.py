@@ -14,7 +14,7 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 PLUGINS = sorted((ROOT / "plugins").rglob("*.py"))
-# Plays of the machine that runs Ansible, and the playbooks that only measure: their jobs have time limits.
+# Plays of the control node, and the playbooks that only measure: their jobs have time limits.
 UNBOUNDED = {"check_input", "groups", "lab_up", "lab_down", "lab_fault", "check", "validate", "pinning"}
 PLAYS = [
     pytest.param(play, id=f"{path.stem}: {play['name']}")

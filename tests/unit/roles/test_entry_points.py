@@ -23,7 +23,7 @@ CALLERS = [
 # Other names of the entry points `check_input` and `remove`.
 OTHER_NAMES = re.compile(r"validate(_|$)|preflight|check$|absent$|uninstall|cleanup|clean$")
 # These roles do not have the skeleton yet.
-UNFINISHED = {"munge", "slurm", "validate"}
+UNFINISHED: set[str] = set()
 
 
 def _specs(role: Path) -> dict[str, t.Any]:

@@ -45,7 +45,7 @@ class Shell:
 
 
 def test_commands_are_run_in_their_order() -> None:
-    shell = Shell(first=[(0, "one\n")], second=[(0, "two and more \n")])
+    shell = Shell(first=[(0, "srun: job 2 queued and waiting for resources\none\n")], second=[(0, "two and more \n")])
 
     assert tour.run(PAGE, shell) == []
     assert shell.calls == ["first", "second --option"]

@@ -11,7 +11,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.health_expectations import FilterModule
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import checks
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import table
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 
@@ -28,9 +28,9 @@ def test_every_check_of_the_program_is_configured(size: str) -> None:
     config = health_expectations(record(size))
 
     assert list(config["checks"]) == list(expectations.THRESHOLDS)
-    assert set(config["checks"]) == set(checks.CHECKS)
+    assert set(config["checks"]) == set(table.CHECKS)
     # The site's own checks run only where there are any.
-    assert set(config["sets"]["fast"]) | set(config["sets"]["throughput"]) == set(checks.CHECKS) - {"nhc"}
+    assert set(config["sets"]["fast"]) | set(config["sets"]["throughput"]) == set(table.CHECKS) - {"nhc"}
 
 
 def test_expectations_come_from_the_record() -> None:

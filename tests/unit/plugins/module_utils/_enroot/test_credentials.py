@@ -65,7 +65,7 @@ def test_what_was_written_earlier_goes_and_nothing_else() -> None:
         ({"ngc": "key", "machine": "nvcr.io"}, "leave those out"),
         ({"ngc": "key", "user": "alice"}, "user is unknown"),
         ({"ngc": "key", "users": ["eve"]}, "users names eve; known users: alice, bob"),
-        ({"ngc": "key", "users": []}, "leave it out for all users"),
+        ({"ngc": "key", "users": []}, "omit it for all users"),
         ("key", "is not a mapping"),
     ],
 )

@@ -49,7 +49,7 @@ def test_good_data_has_no_faults() -> None:
         ({"enroot_config": {"ENROOT_MOUNTHOME": True}}, "did you mean ENROOT_MOUNT_HOME?"),
         ({"enroot_config": {"MOUNT_HOME": True}}, "MOUNT_HOME is not a setting of enroot"),
         ({"enroot_config": {"ENROOT_MOUNT_HOME": "y\nX y"}}, "holds a line break"),
-        ({"enroot_config": {"ENROOT_MOUNT_HOME": ["y"]}}, "has to be text"),
+        ({"enroot_config": {"ENROOT_MOUNT_HOME": ["y"]}}, "must be a string"),
         ({"enroot_hooks": ["50-pmi.sh"]}, "known: 50-mig-config.sh, 50-sharp.sh, 50-slurm-pmi.sh"),
         ({"enroot_hooks_disabled": ["cgroups"]}, "known: 10-aptfix.sh, 10-cgroups.sh"),
         ({"enroot_scratch_path": "scratch"}, "has to be an absolute path"),
