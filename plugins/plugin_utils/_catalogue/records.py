@@ -140,7 +140,7 @@ def _hint(name: t.Any) -> str:
 
 
 def _misshapen(record: Mapping[str, t.Any], spec: Spec, prefix: str) -> Iterator[str]:
-    """Yield what is no mapping or list where it must be one; the validator of Ansible dies on some of it."""
+    """Yield what is no mapping, list or single value where it must be one; the validator of Ansible dies on some."""
     for name, option in spec.items():
         value = record.get(name)
         if value is None:
@@ -148,12 +148,17 @@ def _misshapen(record: Mapping[str, t.Any], spec: Spec, prefix: str) -> Iterator
         if option["type"] == "dict":
             yield from _misshapen_mapping(value, option, f"{prefix}{name}")
         elif option["type"] == "list":
-            if not isinstance(value, list):
-                yield f"{prefix}{name} must be a list, not {type(value).__name__}"
-                continue
-            for number, item in enumerate(value):
-                if option["elements"] == "dict":
-                    yield from _misshapen_mapping(item, option, f"{prefix}{name}[{number}]")
+            yield from _misshapen_list(value, option, f"{prefix}{name}")
+        elif isinstance(value, (Mapping, list)):
+            yield f"{prefix}{name} must be one value, not {type(value).__name__}"
+
+
+def _misshapen_list(value: t.Any, option: dict[str, t.Any], path: str) -> Iterator[str]:
+    if not isinstance(value, list):
+        yield f"{path} must be a list, not {type(value).__name__}"
+    elif option["elements"] == "dict":
+        for number, item in enumerate(value):
+            yield from _misshapen_mapping(item, option, f"{path}[{number}]")
 
 
 def _misshapen_mapping(value: t.Any, option: dict[str, t.Any], path: str) -> Iterator[str]:

@@ -122,6 +122,7 @@ def _broken(change: t.Callable[[dict[str, t.Any]], object]) -> list[str]:
     ("change", "text"),
     [
         (lambda r: r.update(cpus=[None]), "cpus must be a mapping, not list"),
+        (lambda r: r.update(memory_mib=[1 << 63, None, None]), "memory_mib must be one value, not list"),
         (lambda r: r.update(topology="none"), "topology must be a list, not str"),
         (lambda r: r.update(topology=["none"]), "topology[0] must be a mapping, not str"),
         (lambda r: r["gpus"].update(clocks=1980), "gpus.clocks must be a mapping, not int"),
