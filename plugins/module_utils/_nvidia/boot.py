@@ -65,13 +65,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "job-end": Gpus.end_job,
     }
     if not args or args[0] not in actions or len(args) > 2:
-        print(USAGE, file=sys.stderr)
+        sys.stderr.write(f"{USAGE}\n")
         return USAGE_ERROR
     os.environ["PATH"] = f"{_PATH}:{os.environ.get('PATH', '')}"
     try:
         settings = read_settings(args[1] if len(args) > 1 else CONFIG)
     except (OSError, ValueError, TypeError) as exc:
-        print(f"gpucluster-gpu-clocks: {exc}", file=sys.stderr)
+        sys.stderr.write(f"gpucluster-gpu-clocks: {exc}\n")
         return 1
     try:
         actions[args[0]](Gpus(settings, os.environ, _say))
@@ -86,7 +86,8 @@ def read_settings(path: str) -> Settings:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 class Gpus:

@@ -74,7 +74,8 @@ class Cluster:
 def missing_members(groups: Groups) -> dict[str, list[str]]:
     """Return the machines of older group names, with the groups of this collection that they are not in yet."""
     missing: dict[str, list[str]] = {}
-    for ours, *older in GROUPS.values():
+    for names in GROUPS.values():
+        ours, older = names[0], names[1:]
         present = set(groups.get(ours, ()))
         for host in dict.fromkeys(host for name in older for host in groups.get(name, ())):
             if host not in present:
