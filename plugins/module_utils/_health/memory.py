@@ -36,6 +36,10 @@ class Memory:
         """Return where the memory is kept."""
         return f"{self._directory}/state.json"
 
+    @property
+    def _missed(self) -> str:
+        return f"{self._directory}/missed"
+
     def load(self, wait: float = 2.0) -> None:
         """Read what was kept; what cannot be read counts as nothing."""
         try:
@@ -49,18 +53,33 @@ class Memory:
             if kept.get("boot_id") == self._boot_id:
                 checks = {name: dict(value) for name, value in dict(kept["checks"]).items()}
                 self.checks, self.mark = checks, dict(kept["mark"])
+        if self._lock is not None and os.path.exists(self._missed):  # noqa: PTH110
+            self.mark["clean"] = False
 
     def save(self) -> None:
         """Write what is to be kept in one step, unless another program holds the lock."""
         if self._lock is None:
+            self._note_missed()
             return
         kept = {"boot_id": self._boot_id, "checks": self.checks, "mark": self.mark}
         try:
             with open(f"{self.path}.new", "w", encoding="utf-8") as stream:  # noqa: PTH123
                 json.dump(kept, stream)
             os.replace(f"{self.path}.new", self.path)  # noqa: PTH105
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._missed)  # noqa: PTH108
         except OSError as exc:
             self.trouble = f"{self.path}: {exc.strerror}"
+
+    def _note_missed(self) -> None:
+        """
+        Have the next run ask Slurm.
+
+        This run may have drained the node, and cannot write it down while another program holds the lock.
+        """
+        if self.mark.get("clean") is False:
+            with contextlib.suppress(OSError):
+                os.close(os.open(self._missed, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
     def close(self) -> None:
         """Let the next program in."""

@@ -114,6 +114,26 @@ def test_a_second_program_waits_and_then_remembers_nothing(tmp_path: Path) -> No
     assert not third.trouble
 
 
+def test_a_drain_that_could_not_be_remembered_is_looked_at_by_the_next_run(tmp_path: Path) -> None:
+    """Else a node that is well again asks Slurm only in one run out of twelve, and stays drained that long."""
+    first, second, third, fourth = (Memory(str(tmp_path), "b") for _number in range(4))
+    first.load()
+    first.mark = {"clean": True, "quiet": 3}
+    first.save()
+    second.load(wait=0.1)
+    second.mark = {"clean": False}
+    second.save()
+    first.close()
+
+    third.load(wait=0.1)
+    assert third.mark["clean"] is False
+    third.mark["clean"] = True
+    third.save()
+    third.close()
+    fourth.load(wait=0.1)
+    assert fourth.mark["clean"] is True
+
+
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     memory = Memory(str(tmp_path / "file/folder"), "b")
