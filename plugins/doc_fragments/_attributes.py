@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This fragment is PRIVATE to the collection. It may change or vanish at any time.
-"""Attributes that every module of the collection states about itself."""
+"""Attributes of every module of the collection."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Standard attributes; a module fills in its own C(support)."""
+    """Standard attributes; each module adds its own C(support)."""
 
     DOCUMENTATION = r"""
 options: {}

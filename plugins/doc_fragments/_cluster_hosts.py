@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This fragment is PRIVATE to the collection. It may change or vanish at any time.
-"""Input of every filter that reads the inventory's variables of some hosts."""
+"""Input of every filter that reads inventory variables of hosts."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Names of hosts, and the variables of all."""
+    """Names of hosts, and the variables of all hosts."""
 
     DOCUMENTATION = r"""
 positional: hostvars

@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This fragment is PRIVATE to the collection. It may change or vanish at any time.
-"""Input of every filter that takes a Slurm configuration file as data."""
+"""Input of every filter that accepts a Slurm configuration file as data."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Keys, and lines of several keys."""
+    """Keys, and lines with several keys."""
 
     DOCUMENTATION = r"""
 options:
@@ -34,8 +34,8 @@ options:
     default: []
   lines:
     description:
-      - One mapping for each further line of several keys, in the order of the mapping.
-      - This is what gres.conf is made of.
+      - One mapping for each further line with several keys, in the order of the mapping.
+      - gres.conf consists of such lines.
     type: list
     elements: dict
     default: []

@@ -2,22 +2,21 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module that makes key pairs of users once and keeps them."""
+"""Module that creates ssh key pairs of users once and keeps them."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: account_keys
-short_description: Make ssh key pairs of users once, keep them on one machine and return them
+short_description: Create ssh key pairs of users once, keep them on one machine and return them
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Makes an Ed25519 key pair without a passphrase for every user that has none, and returns all pairs.
-  - The pairs lie in a directory that only root can read. Run the module on one machine of the cluster and give what it
-    returns to
-    M(hpcai.gpucluster.accounts) on the machines that own home directories. Users can then log in from each of them to
-    all others.
+  - Creates an Ed25519 key pair without a passphrase for every user that has none, and returns all pairs.
+  - The pairs are in a directory that only root can read. Run the module on one machine of the cluster and pass
+    RV(key_pairs) to M(hpcai.gpucluster.accounts) on the machines that own home directories. Users can then log in from
+    each of them to all others.
   - Private keys are returned only to a task with C(no_log).
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -33,17 +32,17 @@ requirements:
   - C(ssh-keygen)
 options:
   names:
-    description: Login names of the users that have a pair.
+    description: Login names of the users that get a key pair.
     type: list
     elements: str
     required: true
   removed:
-    description: Login names of users whose pair is deleted.
+    description: Login names of the users whose key pair is deleted.
     type: list
     elements: str
     default: []
   path:
-    description: Directory of the pairs, one directory per user. It is made with mode C(0700).
+    description: Directory of the pairs, one directory per user. It is created with mode C(0700).
     type: path
     default: /var/lib/gpucluster/user-keys
 seealso:
@@ -51,7 +50,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Make the key pairs
+- name: Create the key pairs
   hpcai.gpucluster.account_keys:
     names: [alice, bob]
   delegate_to: control
@@ -59,7 +58,7 @@ EXAMPLES = r"""
   no_log: true
   register: pairs
 
-- name: Bring users to the list
+- name: Apply the list of users
   hpcai.gpucluster.accounts:
     users: "{{ users }}"
     key_pairs: "{{ pairs.key_pairs }}"
@@ -72,13 +71,13 @@ key_pairs:
   type: dict
   contains:
     private:
-      description: Private key in the form of OpenSSH.
+      description: Private key in OpenSSH format.
       type: str
     public:
       description: Public key in one line.
       type: str
 made:
-  description: Users whose pair was made, or would be in check mode.
+  description: Users whose pair was created, or would be in check mode.
   returned: success
   type: list
   elements: str
@@ -103,7 +102,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bo
 
 
 def keep(store: KeyStore, names: list[str], removed: list[str], check: bool) -> dict[str, t.Any]:
-    """Make and remove pairs, and describe what changed."""
+    """Create and remove pairs, and return what changed."""
     with contextlib.nullcontext() if check else store.locked():
         made, gone = store.missing(names), store.present(removed)
         if not check:

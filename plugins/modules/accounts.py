@@ -2,26 +2,23 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module that brings the groups and users of a machine to a list."""
+"""Module that applies a list of groups and users to a machine."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: accounts
-short_description: Bring all groups, users, keys and sudo rules of a machine to a list
+short_description: Manage all groups, users, keys and sudo rules of a machine as a list
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Takes the whole list of groups and users in one task, reads C(/etc/passwd), C(/etc/group) and C(/etc/shadow) once,
-    and starts a
-    command only for what differs. A list of 200 users that is in place costs less than a second.
-  - Everything that is wrong with the lists, or does not fit the machine, is reported in one go before anything is
-    changed.
-  - Users and groups that are in no list are left alone.
-  - Files below C(~/.ssh) are read and written with the rights of their owner, so a link leads only where the owner may
-    go
-    anyway, and a file server that squashes root agrees.
+  - Accepts the whole list of groups and users in one task. It reads C(/etc/passwd), C(/etc/group) and C(/etc/shadow)
+    once, and runs commands only for the differences. For 200 users without a difference it needs less than a second.
+  - Reports all faults of the lists, and all conflicts with the machine, at once and before it changes anything.
+  - Users and groups that are in no list are unchanged.
+  - Files below C(~/.ssh) are read and written with the rights of their owner. So a link cannot lead to a file that the
+    owner must not access, and the module works on an NFS server with C(root_squash).
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -40,9 +37,8 @@ options:
   users:
     description:
       - The users.
-      - Items in the form that DeepOps uses are taken as well; then O(users[].username) is the login name and
-        O(users[].name) the
-        full name.
+      - Items in the format of DeepOps are accepted, too. Then O(users[].username) is the login name and O(users[].name)
+        the full name.
     type: list
     elements: dict
     default: []
@@ -50,7 +46,7 @@ options:
       name:
         description:
           - Login name; the full name if O(users[].username) is given.
-          - A login name begins with a lower-case letter or C(_), goes on with those, digits and C(-), and has at most
+          - A login name begins with a lower-case letter or C(_), continues with those, digits and C(-), and has at most
             32 characters.
         type: str
       username:
@@ -58,12 +54,12 @@ options:
         type: str
       uid:
         description:
-          - Number of the user, from 1000 to 2147483647. Less is allowed with O(users[].system).
-          - Required for users that are present, so that a user has the same number on every machine.
+          - UID, from 1000 to 2147483647. A lower one is allowed with O(users[].system).
+          - Required for users that are present, so that a user has the same UID on every machine.
         type: int
       gid:
         description:
-          - Number of the user's own group.
+          - GID of the user's own group.
           - The default is O(users[].uid).
         type: int
       group:
@@ -73,153 +69,152 @@ options:
         type: str
       groups:
         description:
-          - Names of the supplementary groups, all of them.
+          - Names of all supplementary groups.
         type: list
         elements: str
       append:
-        description: Whether other supplementary groups that the user has on the machine stay.
+        description: Whether the user keeps other supplementary groups on the machine.
         type: bool
       shell:
         description:
-          - Absolute path of the login shell, which must be on the machine.
+          - Absolute path of the login shell, which must exist on the machine.
           - The default is O(shell).
         type: str
       home:
         description:
           - Absolute path of the home directory.
-          - The default is O(home_base) and the name. A change takes effect without moving any data; a warning says so.
+          - The default is O(home_base) and the name. A change moves no data; a warning says so.
         type: str
       gecos:
         description: Full name.
         type: str
       state:
         description:
-          - Whether the user must be there (V(present), the default) or not.
+          - Whether the user exists (V(present), the default) or not.
         type: str
         choices: [present, absent]
       password:
         description:
-          - Password as a crypt hash, such as C(mkpasswd) or the filter P(ansible.builtin.password_hash#filter) makes.
-            It begins with C($).
-          - Without it a new user has no password, and the one of a user that is there stays.
+          - Password as a crypt hash, for example from C(mkpasswd) or from the filter
+            P(ansible.builtin.password_hash#filter). It begins with C($).
+          - Without it a new user has no password, and an existing user keeps the password.
         type: str
       update_password:
-        description: Whether the hash is set always (the default) or only for a new user.
+        description: Whether the hash is always set (the default) or only for a new user.
         type: str
         choices: [always, on_create]
       lock:
         description:
-          - Whether the password is locked by a C(!) before its hash. Keys go on working.
-          - Without it a lock stays as it is.
+          - Whether the password is locked by a C(!) before its hash. Login with keys still works.
+          - Without it the lock is unchanged.
         type: bool
       ssh_keys:
         description:
-          - Public keys that may log in as the user; a list, or a text with one key per line. Options before a key are
-            allowed.
+          - Public keys that may log in as the user, as a list or as a string with one key per line. Options before a
+            key are allowed.
         type: raw
         aliases: [ssh_key]
       key_pair:
-        description: Whether the user takes a pair of O(key_pairs). True if not set.
+        description: Whether the user gets a pair of O(key_pairs). True if not set.
         type: bool
       sudo:
         description:
           - V(true) allows every command without a password.
-          - A text is the part of a sudo rule behind the name, such as V(ALL=(ALL:ALL\) ALL).
+          - A string is the part of a sudo rule after the name, such as V(ALL=(ALL:ALL\) ALL).
         type: raw
       system:
-        description: Whether the user may have a number below 1000, and be removed with one.
+        description: Whether the user may have a UID below 1000, and may be removed with one.
         type: bool
       remove_home:
-        description: With O(users[].state=absent), whether the home directory goes too.
+        description: With O(users[].state=absent), whether the home directory is removed as well.
         type: bool
         aliases: [remove]
       force:
         description: With O(users[].state=absent), whether running processes of the user are killed. Without it they
-          stop the task.
+          fail the task.
         type: bool
   groups:
-    description: The groups, besides the users' own.
+    description: The groups, in addition to the users' own.
     type: list
     elements: dict
     default: []
     suboptions:
       name:
-        description: Name, in the form of a login name.
+        description: Group name. The rules of login names apply.
         type: str
         required: true
       gid:
         description:
-          - Number, from 1000 to 2147483647. Less is allowed with O(groups[].system), where it may also be left to the
-            machine.
+          - GID, from 1000 to 2147483647. A lower one is allowed with O(groups[].system). Then it may also be omitted,
+            and the machine chooses it.
         type: int
       state:
-        description: Whether the group must be there.
+        description: Whether the group exists.
         type: str
         choices: [present, absent]
         default: present
       sudo:
-        description: As O(users[].sudo), for every member.
+        description: Same as O(users[].sudo), for every member.
         type: raw
       system:
-        description: Whether the group may have a number below 1000.
+        description: Whether the group may have a GID below 1000.
         type: bool
         default: false
   removed:
     description:
-      - Users that must not be there; names, or mappings with C(name) (or C(username)), C(remove_home) (or C(remove))
+      - Users that must not exist, as names or as mappings with C(name) (or C(username)), C(remove_home) (or C(remove))
         and C(force).
       - The home directory stays unless C(remove_home) is true.
     type: list
     elements: raw
     default: []
   create_per_user_group:
-    description: Whether a user without O(users[].group) gets a group of its own name.
+    description: Whether a user without O(users[].group) gets a group with the name of the user.
     type: bool
     default: true
   primary_group:
-    description: The primary group of users without O(users[].group) if O(create_per_user_group=false).
+    description: Primary group of users without O(users[].group) if O(create_per_user_group=false).
     type: str
     default: users
   shell:
-    description: Login shell of users that name none.
+    description: Login shell of users without O(users[].shell).
     type: str
     default: /bin/bash
   home_base:
-    description: Directory of the homes of users that name none.
+    description: Parent directory of the homes of users without O(users[].home).
     type: str
     default: /home
   create_homes:
     description:
-      - Whether this machine owns the home directories. If true, missing ones are made from C(/etc/skel), keys are
-        written into them and C(remove_home) takes effect.
-      - Use V(false) on machines that mount the homes from another one. Then nothing below the homes is touched.
+      - Whether this machine owns the home directories. If true, missing ones are created from C(/etc/skel), keys are
+        written to them and C(remove_home) takes effect.
+      - Use V(false) on machines that mount the homes from another one. Then nothing below the homes is changed.
     type: bool
     default: true
   home_mount:
     description:
-      - Mount point that the homes lie on. While nothing is mounted there, nothing below the homes is touched, as with
-        O(create_homes=false), and a warning says so. Otherwise homes would be made where the mount hides them.
+      - Mount point that contains the homes. While nothing is mounted there, nothing below the homes is changed, as with
+        O(create_homes=false), and a warning says so. Otherwise the mount would hide the new homes.
     type: path
   home_mode:
     description:
-      - Mode of new home directories, octal and in quotes. A number is refused, because YAML reads C(0711) as 457.
+      - Mode of new home directories, octal and in quotes. An integer is refused, because YAML reads C(0711) as 457.
     type: raw
     default: "0700"
   exclusive_keys:
     description:
-      - Whether C(authorized_keys) holds the keys of the list only.
-      - Otherwise the keys of the list stand between two markers, and what the user wrote outside of them stays.
+      - Whether C(authorized_keys) contains only the keys of the list.
+      - Otherwise the keys of the list are between two markers, and lines of the user outside of them are kept.
     type: bool
     default: false
   key_pairs:
     description:
       - Key pairs by user name, as RV(hpcai.gpucluster.account_keys#module:key_pairs) returns them.
-      - They become C(~/.ssh/id_ed25519) and an entry of C(authorized_keys). A different C(id_ed25519) that is there
-        stays.
+      - They become C(~/.ssh/id_ed25519) and an entry of C(authorized_keys). A different existing C(id_ed25519) is kept.
     type: dict
     default: {}
   sudoers_file:
-    description: The drop-in that holds the sudo rules. C(visudo) checks them first.
+    description: Drop-in file with the sudo rules. C(visudo) checks them first.
     type: path
     default: /etc/sudoers.d/gpucluster-users
 seealso:
@@ -228,7 +223,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Bring users to the list
+- name: Apply the list of users
   hpcai.gpucluster.accounts:
     groups:
       - {name: research, gid: 5000}
@@ -242,7 +237,7 @@ EXAMPLES = r"""
       - {name: bob, uid: 2002, password: "{{ vault_bob_hash }}", sudo: true}
     removed: [mallory]
 
-- name: Do the same where the homes are mounted from the file server
+- name: Apply the list where the homes are mounted from the file server
   hpcai.gpucluster.accounts:
     users: "{{ users }}"
     create_homes: false
@@ -250,7 +245,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: What was done (or would be, in check mode), one sentence for each step.
+  description: Changes that were made (or would be, in check mode), one sentence for each step.
   returned: success
   type: list
   elements: str
@@ -261,7 +256,7 @@ waiting:
   type: bool
   sample: false
 problems:
-  description: Everything that is wrong, one sentence each, with the option, what was found and what is allowed.
+  description: All faults, one sentence each, with the option, the value that was found and the values that are allowed.
   returned: failure
   type: list
   elements: str
@@ -339,14 +334,14 @@ SPEC: dict[str, t.Any] = {
 
 
 def hide(module: AnsibleModule, removed: list[t.Any]) -> None:
-    """Keep hashes out of every output, also where DeepOps' list of removed users carries them."""
+    """Hide password hashes in all output, also those in DeepOps' list of removed users."""
     for item in removed:
         if isinstance(item, dict) and item.get("password"):
             module.no_log_values.add(str(item["password"]))
 
 
 def mode_problems(mode: str) -> list[str]:
-    """Return what is wrong with the mode of home directories."""
+    """Return the faults of the mode of home directories."""
     allowed = mode_problem(mode)
     return [f"home_mode is {mode!r}; allowed: {allowed}"] if allowed else []
 

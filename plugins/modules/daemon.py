@@ -2,21 +2,21 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module that has systemd run a daemon as it is installed and configured now."""
+"""Module that makes systemd run a daemon with its current program and configuration."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: daemon
-short_description: Run a daemon as it is installed and configured now
+short_description: Run a daemon with its current program and configuration
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Enables and starts a unit of systemd, and restarts it if its program was replaced or one of its files was changed
+  - Enables and starts a unit of systemd. Restarts it if its program was replaced, or one of its files was changed,
     after it was started.
-  - That is decided by what runs, not by what this run of Ansible has changed. A handler that an interrupted run has not
-    reached is lost, because the next run finds the file as it should be; this module still restarts the daemon then.
+  - The state of the running daemon decides, not the changes of this run of Ansible. An interrupted run loses its
+    handlers, because the next run finds the files unchanged; this module still restarts the daemon then.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -29,14 +29,14 @@ attributes:
     support: full
 options:
   name:
-    description: The unit.
+    description: Name of the unit.
     type: str
     required: true
   files:
     description:
       - Files that the daemon reads only when it starts. It is restarted if one of them is newer than its start.
         A missing file is ignored.
-      - A file counts as changed when it was written, renamed, or given another owner or mode.
+      - A file counts as changed if it was written or renamed, or if its owner or mode was changed.
     type: list
     elements: path
     default: []
@@ -45,7 +45,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Run slurmd with the options that stand there now
+- name: Run slurmd with its current options
   hpcai.gpucluster.daemon:
     name: slurmd
     files: [/etc/default/slurmd]
@@ -54,12 +54,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 action:
-  description: What was done with the unit, V(start), V(restart), or empty for nothing.
+  description: Action on the unit, V(start), V(restart), or empty for none.
   returned: success
   type: str
   sample: restart
 reasons:
-  description: Why it was restarted.
+  description: Reasons for the restart.
   returned: success
   type: list
   elements: str

@@ -2,22 +2,22 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Give users their logins at container registries."""
+"""Manage the credentials of users for container registries."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: enroot_credentials
-short_description: Give users their logins at container registries
+short_description: Manage the credentials of users for container registries
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Writes C(~/.config/enroot/.credentials) of many users at once, with mode V(0600), and with the rights of each
-    user, so that a link in a home directory leads nowhere else and a server that squashes root agrees.
-  - Lines that users wrote for other machines or logins stay. A login that is no longer in the list is removed where
+  - Writes C(~/.config/enroot/.credentials) of many users at once, with mode V(0600) and with the rights of each user.
+    So a link in a home directory cannot lead to another file, and NFS with C(root_squash) works.
+  - Lines that users wrote for other machines or logins are kept. A login that is no longer in the list is removed if
     this module wrote it.
-  - Passwords are in no output, no diff and no log.
+  - Passwords never appear in output, diffs or logs.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -30,42 +30,41 @@ attributes:
     support: full
 options:
   entries:
-    description: The logins. None of them removes all that this module wrote.
+    description: The logins. An empty list removes all that this module wrote.
     type: list
     elements: dict
     required: true
     suboptions:
       ngc:
         description:
-          - API key of NVIDIA's registry, which stands for the logins V($oauthtoken) at nvcr.io and
-            authn.nvidia.com.
+          - API key of NVIDIA's registry. It stands for the logins V($oauthtoken) at nvcr.io and authn.nvidia.com.
         type: str
       machine:
         description: Host name of a registry.
         type: str
       login:
-        description: Name at the registry.
+        description: Login name at the registry.
         type: str
       password:
         description: Password, token or V($(command\)).
         type: str
       users:
-        description: Users that get it. All of O(users) if not set.
+        description: Users that get this login. The default is all of O(users).
         type: list
         elements: str
   users:
-    description: All users. One without an account or a home directory is skipped, with a warning.
+    description: All users. A user without an account or a home directory is skipped with a warning.
     type: list
     elements: str
     default: []
   state_file:
-    description: Where the module remembers what it wrote, without passwords.
+    description: File in which the module records what it wrote, without passwords.
     type: path
     default: /var/lib/gpucluster/enroot-credentials.json
 """
 
 EXAMPLES = r"""
-- name: Give every user the key of the group at NVIDIA's registry, and alice one of her own elsewhere
+- name: Give every user the group's key for NVIDIA's registry, and alice a login for another registry
   hpcai.gpucluster.enroot_credentials:
     users: [alice, bob]
     entries:
@@ -108,7 +107,7 @@ Managed = dict[str, list[tuple[str, str]]]
 
 
 def remembered(path: Path) -> Managed:
-    """Return what was written in earlier runs: machines and logins by user."""
+    """Return what earlier runs wrote: machines and logins by user."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         return {user: [tuple(pair) for pair in pairs] for user, pairs in data.items()}
@@ -117,7 +116,7 @@ def remembered(path: Path) -> Managed:
 
 
 def read(path: Path) -> tuple[str, int]:
-    """Return text and mode of a file; an empty text and no mode if there is none."""
+    """Return the content and mode of a file; an empty string and no mode if it does not exist."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -128,7 +127,7 @@ def read(path: Path) -> tuple[str, int]:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file in one step, readable by nobody else at any moment; an empty one goes."""
+    """Replace a file atomically and never readable by others; remove it if the content is empty."""
     if not text:
         path.unlink()
         return
@@ -140,7 +139,7 @@ def write(path: Path, text: str) -> None:
 
 
 def settle(account: pwd.struct_passwd, wanted: list[credentials.Login], managed: t.Any, check: bool) -> bool:
-    """Bring the file of one user up to date, with the rights of the user; tell whether it changed. Raises OSError."""
+    """Update the file of one user with the rights of the user; return whether it changed. Raises OSError."""
     path = Path(account.pw_dir) / _FILE
     with rights_of(account.pw_name, account.pw_uid, account.pw_gid):
         current, mode = read(path)
@@ -162,7 +161,7 @@ def account_of(user: str) -> pwd.struct_passwd | None:
 
 
 def folders_of(users: list[str]) -> list[str]:
-    """Return the directories that hold the homes of users."""
+    """Return the parent directories of the homes of users."""
     found = set()
     for user in users:
         with contextlib.suppress(KeyError):
@@ -171,14 +170,14 @@ def folders_of(users: list[str]) -> list[str]:
 
 
 def shown(managed: Managed) -> str:
-    """Return what diff mode shows."""
+    """Return the content of diff mode."""
     return "".join(
         f"{user}: {machine} {login}\n" for user, pairs in sorted(managed.items()) for machine, login in pairs
     )
 
 
 def apply(module: AnsibleModule, before: Managed) -> tuple[Managed, list[str]]:
-    """Bring all files up to date; return what is managed now, and who has changed."""
+    """Update all files; return the managed logins and the changed users."""
     entries = module.params["entries"]
     after: Managed = {}
     changed = []

@@ -2,23 +2,22 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keep container images as files."""
+"""Manage container images as files."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: enroot_image
-short_description: Keep container images as files
+short_description: Manage container images as files
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Imports an image from a registry with enroot, or copies a file that was imported elsewhere, and writes a record
-    with size and SHA-256 beside it.
-  - A file appears under its name only when it is complete and verified. One that is there with its record is left
-    alone.
-  - Space is looked at before anything is written.
-  - When an import fails, the registry is asked once for the cause, which enroot does not say.
+  - Imports an image from a registry with enroot, or copies a file that was imported elsewhere. Writes a record with
+    size and SHA-256 next to it.
+  - A file gets its name only when it is complete and verified. An existing file with its record is unchanged.
+  - Checks the free space before it writes.
+  - After a failed import it asks the registry once for the cause, which enroot does not print.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -31,27 +30,27 @@ attributes:
     support: full
 options:
   path:
-    description: The file.
+    description: Path of the image file.
     type: path
     required: true
   state:
-    description: Whether the file is to be there.
+    description: Whether the file exists.
     type: str
     choices: [present, absent]
     default: present
   image:
     description:
-      - The image, such as V(nvcr.io/nvidia/pytorch:25.10-py3), V(nvcr.io#nvidia/pytorch:25.10-py3), V(ubuntu:24.04),
-        or the path of a C(.sqsh) file on this machine. The file is imported anew when this changes.
+      - The image, such as V(nvcr.io/nvidia/pytorch:25.10-py3), V(nvcr.io#nvidia/pytorch:25.10-py3), V(ubuntu:24.04), or
+        the path of a C(.sqsh) file on this machine. The file is imported again when this changes.
       - Exactly one of O(image) and O(source) is required if O(state=present).
     type: str
   source:
     description:
-      - A file that was imported with this module, on storage that this machine shares with the one that did so.
+      - A file that this module imported, on storage that this machine shares with the importing machine.
     type: path
   credentials:
     description:
-      - Logins at registries, in the form of the option O(hpcai.gpucluster.enroot_credentials#module:entries).
+      - Logins at registries, in the format of the option O(hpcai.gpucluster.enroot_credentials#module:entries).
     type: list
     elements: dict
     default: []
@@ -63,25 +62,25 @@ options:
         description: Host name of a registry.
         type: str
       login:
-        description: Name at the registry.
+        description: Login name at the registry.
         type: str
       password:
         description: Password, token or V($(command\)).
         type: str
       users:
-        description: An entry with users is not for the import.
+        description: An entry with users is not used for the import.
         type: list
         elements: str
   size_bytes:
-    description: Bytes that an import takes, as far as it is known before. A copy knows its size.
+    description: Expected size of an import in bytes. The size of a copy is known.
     type: int
     default: 0
   reserve_bytes:
-    description: Bytes that have to stay free on the file system.
+    description: Bytes that must remain free on the file system.
     type: int
     default: 0
   verify:
-    description: Whether a file that is there is read whole and compared with its record.
+    description: Whether an existing file is read completely and compared with its record.
     type: bool
     default: false
 """
@@ -94,7 +93,7 @@ EXAMPLES = r"""
     credentials: "{{ enroot_credentials }}"
   become: true
 
-- name: Copy it to the local drives of each machine
+- name: Copy the image to the local drives of each machine
   hpcai.gpucluster.enroot_image:
     source: /shared/images/nvidia+pytorch+25.10-py3.sqsh
     path: /scratch/enroot/images/nvidia+pytorch+25.10-py3.sqsh
@@ -103,7 +102,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 sha256:
-  description: Digest of the file; empty in check mode if it is not known yet.
+  description: Digest of the file; empty in check mode if it is unknown.
   returned: O(state=present)
   type: str
   sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
@@ -152,20 +151,20 @@ class Task:
     """One image on this machine."""
 
     def __init__(self, module: AnsibleModule) -> None:
-        """Take the options of the module."""
+        """Read the options of the module."""
         self._module = module
         self._params = module.params
         self._path = Path(module.params["path"])
 
     def absent(self) -> bool:
-        """Remove the file and its record; tell whether there was one."""
+        """Remove the file and its record; return whether there was one."""
         there = [path for path in (self._path, images.record_path(self._path)) if path.exists()]
         for path in [] if self._module.check_mode else there:
             path.unlink()
         return bool(there)
 
     def present(self) -> tuple[bool, images.Record]:
-        """Bring the file, and tell whether that took a change; raises ImageError and OSError."""
+        """Create the file, and return whether it changed; raises ImageError and OSError."""
         source, wanted = self._wanted()
         found = images.record(self._path)
         if found and self._same(found, wanted):
@@ -187,7 +186,7 @@ class Task:
         return True, done
 
     def _wanted(self) -> tuple[str, images.Record]:
-        """Return where the image is, and what its record is to say; digest and size may be unknown."""
+        """Return the location of the image and its wanted record; digest and size may be unknown."""
         if not self._params["source"]:
             uri = images.parse(self._params["image"]).uri
             size = Path(uri).stat().st_size if uri.startswith("/") else 0
@@ -204,7 +203,7 @@ class Task:
         return str(source), record
 
     def _same(self, found: images.Record, wanted: images.Record) -> bool:
-        """Tell whether the file is the wanted one."""
+        """Return whether the file is the wanted one."""
         if found.image != wanted.image or wanted.sha256 not in ("", found.sha256):
             return False
         return not self._params["verify"] or images.sha256(self._path) == found.sha256
@@ -230,7 +229,7 @@ class Task:
         return images.Record(wanted.image, digest, part.stat().st_size)
 
     def _import(self, uri: str, part: Path) -> None:
-        """Let enroot import an image, with logins that nobody else sees."""
+        """Import an image with enroot, with logins that are hidden from other users."""
         part.unlink(missing_ok=True)
         entries = [
             {key: value for key, value in one.items() if value is not None} for one in self._params["credentials"]
@@ -241,7 +240,7 @@ class Task:
         with tempfile.TemporaryDirectory(dir=self._module.tmpdir) as directory:
             known = logins.logins(entries, None)
             lines = "".join(login.line() + "\n" for login in known)
-            # The directory is closed to others.
+            # Other users cannot read the directory.
             (Path(directory) / ".credentials").write_text(lines, encoding="utf-8")
             code, out, err = self._module.run_command(
                 ["timeout", "--kill-after=60", str(IMPORT_SECONDS), "enroot", "import", "--output", str(part), uri],
@@ -254,7 +253,7 @@ class Task:
 
 
 def _cause(uri: str, known: list[logins.Login]) -> str:
-    """Return why the registry does not give the image, as a sentence, or nothing."""
+    """Return the sentence why the registry refuses the image, or an empty string."""
     settings = _network_settings()
     os.environ.update({key: value for key, value in settings.items() if key != "ENROOT_ALLOW_HTTP"})
     scheme = "http" if settings.get("ENROOT_ALLOW_HTTP", "no")[:1].lower() in "yt1" else "https"
@@ -263,7 +262,7 @@ def _cause(uri: str, known: list[logins.Login]) -> str:
 
 
 def _network_settings() -> dict[str, str]:
-    """Return how enroot reaches registries on this machine."""
+    """Return the network settings of enroot on this machine."""
     try:
         lines = _CONFIG.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -272,7 +271,7 @@ def _network_settings() -> dict[str, str]:
 
 
 def _ask(method: str, url: str, headers: t.Mapping[str, str]) -> registry.Answer:
-    """Ask a server once."""
+    """Send one request to a server."""
     try:
         with open_url(url, method=method, headers=dict(headers), timeout=_SECONDS) as reply:
             return registry.Answer(reply.status, body=reply.read(1 << 20).decode("utf-8", "replace"))

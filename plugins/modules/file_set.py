@@ -11,12 +11,12 @@ author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
 short_description: Manage a set of small files in one task
 description:
-  - Writes or removes many small files at once, for programs of several files and for drop-in directories.
-    One task of M(ansible.builtin.copy) or M(ansible.builtin.template) per file costs thousands of connections on a
-    thousand nodes.
-  - Each file is replaced in one step, so that a reader sees the old or the new one. Missing directories are made with
-    mode V(0755).
-  - Everything is checked before the first file is touched.
+  - Writes or removes many small files at once, for programs of several files and for drop-in directories. One task of
+    M(ansible.builtin.copy) or M(ansible.builtin.template) per file would need thousands of connections on a thousand
+    nodes.
+  - Replaces each file atomically, so that a reader sees either the old or the new one. Missing directories are created
+    with mode V(0755).
+  - Checks all files before it changes the first one.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -38,14 +38,14 @@ options:
         type: str
         required: true
       content:
-        description: Text of the file. Required if O(files[].state=present).
+        description: Content of the file. Required if O(files[].state=present).
         type: str
       mode:
         description: Permissions as four octal digits.
         type: str
         default: "0644"
       state:
-        description: Whether the file is to be there. A directory that is to be absent goes with all that is in it.
+        description: Whether the file exists. With V(absent), a directory is removed with its content.
         type: str
         choices: [present, absent]
         default: present
@@ -111,7 +111,7 @@ def identifier(name: str, kind: str) -> int:
 
 
 def look(path: str) -> file_set.Found | None:
-    """Return a file as it is; a link or anything else that is no file counts as one with other content."""
+    """Return the present file; a link or another non-regular file counts as one with other content."""
     file = Path(path)
     try:
         status = file.lstat()
@@ -124,7 +124,7 @@ def look(path: str) -> file_set.Found | None:
 
 
 def wanted(files: list[dict[str, t.Any]], uid: int, gid: int) -> list[file_set.Wanted]:
-    """Return the wanted files of the module's options."""
+    """Return the wanted files from the module's options."""
     return [
         file_set.Wanted(
             one["path"], one["content"] if one["state"] == "present" else None, int(one["mode"], 8), uid, gid
@@ -134,7 +134,7 @@ def wanted(files: list[dict[str, t.Any]], uid: int, gid: int) -> list[file_set.W
 
 
 def apply(module: AnsibleModule, change: file_set.Change) -> None:
-    """Carry out one change; raises OSError."""
+    """Apply one change; raises OSError."""
     one, file = change.wanted, Path(change.wanted.path)
     if one.content is None:
         shutil.rmtree(file) if file.is_dir() and not file.is_symlink() else file.unlink()

@@ -2,23 +2,23 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module that makes one file system over whole disks, once."""
+"""Module that creates one file system on whole disks, once."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: local_volume
-short_description: Make one mounted file system over one or several whole disks, and never over data
+short_description: Create one mounted file system on one or several whole disks, and never overwrite data
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Joins several disks to an array with C(mdadm), makes a file system, and mounts it through a marked block of
-    C(/etc/fstab). An array that is there is assembled, not made again.
-  - Nothing is changed if a disk holds anything that is not this volume, unless the disk is named in O(wipe). A disk is
+  - Joins several disks to an array with C(mdadm), creates a file system, and mounts it through a marked block of
+    C(/etc/fstab). An existing array is assembled, not created again.
+  - Changes nothing if a disk contains anything other than this volume, unless the disk is named in O(wipe). A disk is
     empty if C(blkid) finds nothing on it and its first MiB is zero.
-  - An array that lost a member is reported. Redundant levels run on with a warning; otherwise the task fails and
-    nothing is changed.
+  - Reports an array that lost a member. Redundant levels continue with a warning; otherwise the task fails and nothing
+    is changed.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -38,29 +38,29 @@ options:
     type: str
     required: true
   path:
-    description: Mount point. Made if it does not exist; must be empty.
+    description: Mount point. It is created if it does not exist; it must be empty.
     type: path
     required: true
   devices:
     description:
-      - The disks. Links such as those below C(/dev/disk/by-id) are followed.
-      - If empty, all local NVMe drives without partitions are taken.
+      - The disks. Links such as those below C(/dev/disk/by-id) are resolved.
+      - If empty, all local NVMe drives without partitions are used.
     type: list
     elements: path
     default: []
   count:
     description:
       - Number of local NVMe drives, with or without partitions, that the machine must have if O(devices) is empty.
-      - V(0) takes what there is.
+      - V(0) accepts any number.
     type: int
     default: 0
   exclude_models:
-    description: Parts of names of drive models that are not local, and are not taken when O(devices) is empty.
+    description: Substrings of drive models that are not local. These drives are not used when O(devices) is empty.
     type: list
     elements: str
     default: []
   level:
-    description: RAID level; used with more than one disk.
+    description: RAID level of more than one disk.
     type: str
     choices: [raid0, raid1, raid5, raid6, raid10]
     default: raid0
@@ -70,20 +70,20 @@ options:
     choices: [xfs, ext4]
     default: xfs
   mount_options:
-    description: Options of the mount. C(nofail) and a deadline of 60 s for the device are added.
+    description: Mount options. C(nofail) and a device timeout of 60 s are added.
     type: str
     default: defaults
   mode:
-    description: Octal mode, in quotes, of the top directory of a new file system. A number is refused.
+    description: Octal mode, in quotes, of the top directory of a new file system. An integer is refused.
     type: raw
     default: "0755"
   wipe:
-    description: Disks that may be overwritten although they hold something.
+    description: Disks that may be overwritten although they contain data.
     type: list
     elements: path
     default: []
   rebuild:
-    description: Make a new, empty array where the one that is there lost a member or has another number of members.
+    description: Create a new, empty array if the existing one lost a member or has another number of members.
     type: bool
     default: false
 """
@@ -98,13 +98,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 devices:
-  description: The disks, without links.
+  description: Disks, with links resolved.
   returned: success
   type: list
   elements: str
   sample: [/dev/nvme0n1, /dev/nvme1n1]
 formatted:
-  description: Whether a file system was made.
+  description: Whether a file system was created.
   returned: success
   type: bool
   sample: false
@@ -137,7 +137,7 @@ SPEC: dict[str, t.Any] = {
 
 
 def reconcile(host: Host, params: t.Mapping[str, t.Any], check_mode: bool) -> tuple[dict[str, t.Any], list[str]]:
-    """Bring the volume about; return the result and the warnings."""
+    """Create the volume; return the result and the warnings."""
     if mode_problem(params["mode"]):
         raise StorageError(f"mode is {params['mode']!r}; allowed: {mode_problem(params['mode'])}")
     found = disks.disks(host)

@@ -2,19 +2,19 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keep the munge key of a machine."""
+"""Manage the munge key of a machine."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: munge_key
-short_description: Keep the munge key of a machine
+short_description: Manage the munge key of a machine
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Gives a machine the munge key of its cluster, or keeps the key that it has and returns it for the other machines.
-  - A key is bytes, not text, which is why M(ansible.builtin.copy) cannot carry it.
+  - Writes the munge key of the cluster to a machine, or keeps the present key and returns it for the other machines.
+  - A key is binary, so M(ansible.builtin.copy) cannot write it from a variable.
   - Every task that uses this module needs C(no_log), because it returns the key.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -30,10 +30,10 @@ options:
   key:
     description:
       - The key in base64, 32 to 1024 bytes.
-      - Without it the machine keeps its key, and gets a random one if it has none.
+      - Without it the machine keeps its key, or gets a random one if it has none.
     type: str
   path:
-    description: The file of the key.
+    description: Path of the key file.
     type: path
     default: /etc/munge/munge.key
   owner:
@@ -47,12 +47,12 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Make the key on one machine
+- name: Create the key on one machine
   hpcai.gpucluster.munge_key:
   register: __munge_key
   no_log: true
 
-- name: Give it to another
+- name: Copy it to another machine
   hpcai.gpucluster.munge_key:
     key: "{{ __munge_key.key }}"
   no_log: true
@@ -60,7 +60,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 key:
-  description: The key in base64. In check mode on a machine without a key it is one that was not kept.
+  description: The key in base64. In check mode on a machine without a key, it is a random key that is not written.
   returned: when O(key) was not given
   type: str
   sample: VALUE_SPECIFIED_IN_NO_LOG_PARAMETER
@@ -77,17 +77,17 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import munge_key
 
-# Of the owner alone, which is what munged asks for.
+# Accessible to the owner only, as munged requires.
 MODE = 0o400
 
 
 def read(path: Path) -> bytes | None:
-    """Return the present key, or nothing."""
+    """Return the present key, or None."""
     return path.read_bytes() if path.exists() else None
 
 
 def write(path: Path, key: bytes, owner: int, group: int) -> None:
-    """Put the key in place at once, with its owner and its mode: nobody else can read it at any moment."""
+    """Write the key atomically with its owner and mode, so that nobody else can read it at any moment."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -138,7 +138,7 @@ def main() -> None:
     if path.exists() and not (changed and module.check_mode):
         attributes = module.load_file_common_arguments({**module.params, "mode": f"{MODE:04o}"}, path=str(path))
         changed = module.set_fs_attributes_if_different(attributes, changed)
-    # Ansible hides what was given wherever it appears in a result, so only an own key can be returned.
+    # Ansible hides the given key wherever it appears in a result, so only a key of the machine can be returned.
     result = {} if module.params["key"] else {"key": munge_key.encode(wanted)}
     module.exit_json(changed=changed, **result)
 

@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Module nccl_test."""
+"""Module that measures collective operations with nccl-tests."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Runs programs of nccl-tests, or any program with their arguments and their table, on groups of nodes, and
-    returns the numbers.
-  - All groups are measured inside one allocation. Groups that share no node are measured at the same time.
-  - The figure of a measurement is the bus bandwidth out of place at the largest size, not the average over all
+  - Runs programs of nccl-tests, or any program with the same arguments and output table, on groups of nodes, and
+    returns the figures.
+  - Measures all groups in one allocation. Groups that share no node are measured in parallel.
+  - The figure of a measurement is the out-of-place bus bandwidth at the largest size. It is not the average over all
     sizes, which depends on the range of sizes.
-  - A measurement that failed, hung, was cut or gave wrong results is returned with V(failed) in its
-    RV(results[].state) and no bandwidth. The module itself fails only if there is no allocation, or if it ended before
-    anything was measured.
-  - What the allocation left no time for is returned with V(not_measured), for it says nothing about its nodes.
-  - The output of every age of nccl-tests since 2.0 is understood, with the prefixes of mpirun and srun, and between
+  - A measurement that failed, hung, was interrupted or returned wrong results has V(failed) in its RV(results[].state)
+    and no bandwidth. The module itself fails only without an allocation, or if the allocation ended before the first
+    measurement.
+  - A measurement for which the allocation had no time left has V(not_measured), because it says nothing about its
+    nodes.
+  - Accepts the output of every version of nccl-tests since 2.0, with the prefixes of mpirun and srun, and mixed with
     lines of NCCL.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -53,14 +54,14 @@ options:
     default: [all_reduce]
   command:
     description:
-      - Program with its first arguments. V({collective}) in it stands for the name of the operation.
-      - The sizes and the number of iterations are added in the form of nccl-tests.
+      - Program with its first arguments. V({collective}) in it is replaced by the name of the operation.
+      - The module appends the sizes and the number of iterations as options of nccl-tests.
     type: list
     elements: str
     default: ["{collective}_perf"]
   tasks_per_node:
     description:
-      - Processes per node; one per GPU.
+      - Processes per node, usually one per GPU.
     type: int
     default: 1
   cpus_per_task:
@@ -82,17 +83,17 @@ options:
     default: pmix
   container_image:
     description:
-      - Image in which the program is, started by pyxis.
+      - Container image with the program, started by pyxis.
     type: str
   container_mounts:
     description:
-      - Directories of the node in the container, as pyxis writes them.
+      - Mounts of the container, in the format of pyxis.
     type: list
     elements: str
     default: []
   environment:
     description:
-      - Environment of the program.
+      - Environment variables of the program.
     type: dict
     default: {}
   min_bytes:
@@ -117,12 +118,12 @@ options:
     default: 20
   repeat:
     description:
-      - How often each measurement is done.
+      - Number of repetitions of each measurement.
     type: int
     default: 1
   timeout:
     description:
-      - Seconds that one measurement may take.
+      - Time limit of one measurement in seconds.
     type: int
     default: 300
 seealso:
@@ -152,7 +153,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 job_id:
-  description: Number of the job that held the nodes.
+  description: ID of the job that held the nodes.
   returned: when something was measured
   type: int
 results:
@@ -169,52 +170,53 @@ results:
       description: Name of the operation.
       type: str
     state:
-      description: V(ok), V(failed), or V(not_measured) if the job was gone before.
+      description: V(ok), V(failed), or V(not_measured) if the job had already ended.
       type: str
     message:
-      description: Why it failed or was not measured, in words.
+      description: Reason why it failed or was not measured.
       type: str
     busbw:
       description:
-        - Bus bandwidth out of place at the largest size, in GB/s; null unless it is V(ok).
-        - A run whose largest size is below the one that was asked for, for want of memory, has failed.
+        - Out-of-place bus bandwidth at the largest size, in GB/s; null unless the state is V(ok).
+        - A run that did not reach the requested largest size, because of too little memory, has failed.
       type: float
       sample: 345.36
     largest:
       description: Largest size that was measured, in bytes.
       type: int
     checked:
-      description: Whether the program compared its results with what they must be.
+      description: Whether the program verified its results.
       type: bool
     rows:
       description: Size in bytes and bus bandwidth in GB/s, for each size.
       type: list
       elements: dict
     version:
-      description: Version of nccl-tests, where the program says it.
+      description: Version of nccl-tests, if the program prints it.
       type: str
     nccl:
-      description: Version of NCCL, where the program says it.
+      description: Version of NCCL, if the program prints it.
       type: str
     world:
       description:
-        - Processes that found each other; V(1) if each ran by itself, as where MPI and C(srun --mpi) do not fit.
+        - Number of processes in one communicator; V(1) if each process ran alone, as when MPI and C(srun --mpi) do not
+          match.
       type: int
     hosts:
-      description: Machines of these processes.
+      description: Number of machines of these processes.
       type: int
     devices:
-      description: Names of their GPUs, as the program says them.
+      description: Names of their GPUs, as the program prints them.
       type: list
       elements: str
     rc:
-      description: Exit status; 124 if it took too long.
+      description: Exit status; 124 after a timeout.
       type: int
     seconds:
-      description: How long it took.
+      description: Duration in seconds.
       type: float
     log:
-      description: The end of what was printed, if it failed.
+      description: End of the output, if it failed.
       type: str
 """
 
@@ -228,7 +230,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import job
 
 
 def measurements(params: dict[str, t.Any]) -> list[tuple[list[str], str]]:
-    """Return groups and operations in the order in which they are measured."""
+    """Return groups and operations in the order of measurement."""
     return [
         (list(group), collective)
         for group in params["groups"]
@@ -305,7 +307,7 @@ def result(nodes: list[str], collective: str, found: slurm_job.Result, params: d
 
 
 def measure(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Hold the nodes, run all tests, and let the nodes go."""
+    """Allocate the nodes, run all tests, and release the nodes."""
     if not all(params["groups"]):
         raise slurm_job.SlurmError(
             "groups has a group without nodes; a job for it could run on nodes that nobody named"

@@ -12,14 +12,14 @@ author:
 version_added: 0.1.0
 short_description: Write, generate or check the topology file that NCCL reads
 description:
-  - Generates the file from a hardware record or from the running machine (PCI tree, NUMA nodes, processor), or takes
-    a text.
-  - Judges the text as NCCL itself does, and for what NCCL takes without a word to the harm of every job.
-    A text that NCCL would refuse, ignore or use wrongly is never written.
-  - Compares it with the machine. A file of another kind of machine, none of whose GPUs is there, is refused; a machine
-    that shows no GPU at all says nothing.
-  - Writes atomically, and keeps the file that was there. A link in its place is replaced by a file.
-  - The Ethernet adapter that Azure calls accelerated networking is no adapter for NCCL, and is skipped.
+  - Generates the file from a hardware record or from the running machine (PCI tree, NUMA nodes, processor), or accepts
+    its content.
+  - Checks the content as NCCL does, and also for faults that NCCL accepts silently but that harm every job. Content
+    that NCCL would refuse, ignore or misuse is never written.
+  - Compares the content with the machine. A file that names none of the machine's GPUs belongs to another type of
+    machine and is refused. A machine without visible GPUs is not compared.
+  - Writes atomically and can keep a backup of the present file. A link in its place is replaced by a file.
+  - Skips the Ethernet adapter of Azure's accelerated networking, because NCCL does not use it.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - ansible.builtin.files
@@ -32,13 +32,13 @@ attributes:
     support: full
 options:
   path:
-    description: The file, on the machine. Its directory must be there.
+    description: Path of the file on the machine. Its directory must exist.
     type: path
     required: true
   state:
     description:
       - V(present) writes the file.
-      - V(checked) judges the file that is there and changes nothing. It fails where V(present) would refuse to write.
+      - V(checked) checks the present file and changes nothing. It fails where V(present) would refuse to write.
     type: str
     choices: [present, checked]
     default: present
@@ -46,49 +46,49 @@ options:
     description: Hardware record to generate from, as P(hpcai.gpucluster.vm_size#filter) returns it.
     type: dict
   content:
-    description: Text to write as it is, if it is right.
+    description: Content to write unchanged, if it is valid.
     type: str
   machine_check:
     description:
-      - What to do where file and machine differ.
-      - V(fail) fails on any difference, V(warn) warns of it but still refuses the file of another kind of machine,
-        V(skip) does not look.
+      - Action if file and machine differ.
+      - V(fail) fails on any difference. V(warn) warns, but still refuses the file of another type of machine. V(skip)
+        does not compare.
     type: str
     choices: [fail, warn, skip]
     default: warn
   gpus_per_bridge:
     description:
-      - Only when generating from the machine. A virtual machine does not show the PCI switches between its devices;
-        this many GPUs, and an equal share of the adapters of their NUMA node, are put below one.
-      - V(0) writes what the machine shows.
+      - Only when the file is generated from the machine. A virtual machine does not show the PCI switches between its
+        devices. This option puts so many GPUs, and an equal share of the adapters of their NUMA node, below one switch.
+      - V(0) writes the topology that the machine shows.
     type: int
     default: 0
   exclude:
-    description: PCI addresses such as V(0101:00:00.0) that are not for NCCL.
+    description: PCI addresses such as V(0101:00:00.0) that NCCL must not use.
     type: list
     elements: str
     default: []
   backup:
-    description: Whether to keep a copy, with the time in its name, of a file that is replaced.
+    description: Whether to keep a copy, with the time in its name, of a replaced file.
     type: bool
     default: true
   mode:
-    description: Permissions of the file, as M(ansible.builtin.file) takes them.
+    description: Permissions of the file, in the format of M(ansible.builtin.file).
     type: raw
     default: "0644"
   sysfs:
-    description: Where sysfs is. Another place is for tests and for images of machines.
+    description: Mount point of sysfs. Another path is for tests and for images of machines.
     type: path
     default: /sys
   procfs:
-    description: Where procfs is.
+    description: Mount point of procfs.
     type: path
     default: /proc
 seealso:
   - plugin: hpcai.gpucluster.nccl_topology
     plugin_type: filter
   - name: Environment variables of NCCL
-    description: What NCCL says about E(NCCL_TOPO_FILE).
+    description: NVIDIA's description of E(NCCL_TOPO_FILE).
     link: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
 """
 
@@ -98,12 +98,12 @@ EXAMPLES = r"""
     path: /opt/microsoft/ndv4/topo.xml
     record: "{{ 'Standard_ND96asr_v4' | hpcai.gpucluster.vm_size }}"
 
-- name: Generate it from the machine, with two GPUs behind each PCI switch
+- name: Generate the file from the machine, with two GPUs behind each PCI switch
   hpcai.gpucluster.nccl_topology:
     path: /opt/gpucluster/nccl/topo.xml
     gpus_per_bridge: 2
 
-- name: Check a file that somebody else installed
+- name: Check a file from another source
   hpcai.gpucluster.nccl_topology:
     path: /opt/microsoft/ndv5-topo.xml
     state: checked
@@ -112,11 +112,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path:
-  description: The file.
+  description: Path of the file.
   returned: always
   type: str
 content:
-  description: Text of the file, as it is or would be.
+  description: Present or predicted content of the file.
   returned: success
   type: str
 gpus:
@@ -126,17 +126,17 @@ gpus:
   elements: str
   sample: ["0001:00:00.0", "0002:00:00.0"]
 notes:
-  description: Oddities of the file without harm that is known.
+  description: Unusual parts of the file without known harm.
   returned: success
   type: list
   elements: str
 differences:
-  description: Where file and machine differ.
+  description: Differences between file and machine.
   returned: success
   type: list
   elements: str
 backup_file:
-  description: The copy of the file that was replaced.
+  description: Path of the copy of the replaced file.
   returned: changed and there was one
   type: str
 """
@@ -152,11 +152,11 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import buil
 
 
 class RefusedError(Exception):
-    """The text must not be used; the message says why and what to do."""
+    """The content must not be used; the message gives the reason and the remedy."""
 
 
 def wanted(params: dict[str, t.Any], machine: hardware_machine.Machine) -> bytes:
-    """Return the text to judge: that of the file there, of the task, of a record or of the machine."""
+    """Return the content to check: from the present file, the task, a record or the machine."""
     if params["state"] == "checked":
         try:
             return Path(params["path"]).read_bytes()
@@ -177,7 +177,7 @@ def wanted(params: dict[str, t.Any], machine: hardware_machine.Machine) -> bytes
 
 
 def judged(text: bytes, params: dict[str, t.Any], machine: hardware_machine.Machine) -> dict[str, t.Any]:
-    """Return what is to be told about a text; raises RefusedError if it must not be used."""
+    """Return the findings about the content; raises RefusedError if it must not be used."""
     verdict = judge.judge(text.decode("latin-1"))
     wrong = verdict.of(judge.FATAL, judge.IGNORED, judge.FAULT)
     if wrong or verdict.system is None:
@@ -202,7 +202,7 @@ def judged(text: bytes, params: dict[str, t.Any], machine: hardware_machine.Mach
 
 
 def write(module: AnsibleModule, path: str, text: bytes) -> dict[str, t.Any]:
-    """Bring the file to the text and the wanted rights, and describe what changed."""
+    """Write the content and the permissions of the file, and return what changed."""
     target = Path(path)
     try:
         before = target.read_bytes() if target.exists() else None

@@ -2,19 +2,19 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module that brings the exports of an NFS server to a list."""
+"""Module that manages the exports of an NFS server as a list."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nfs_exports
-short_description: Bring the exports of an NFS server to a list
+short_description: Manage the exports of an NFS server as a list
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Takes the whole list of exports in one task. Makes the directories, writes one file of exports and publishes it with
-    C(exportfs -ra), which does not disturb clients.
+  - Accepts the whole list of exports in one task. Creates the directories, writes one file of exports and publishes it
+    with C(exportfs -ra), which does not disturb clients.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -27,31 +27,32 @@ attributes:
     support: full
 options:
   exports:
-    description: All exports of this file. Directories that are no longer exported stay where they are.
+    description: All exports of this file. Directories that are no longer exported are not removed.
     type: list
     elements: dict
     required: true
     suboptions:
       path:
-        description: Directory to export. Made, with its parents, as root's with mode C(0755) if it does not exist.
+        description: Directory to export. If it does not exist, it and its parents are created with owner root and mode
+          C(0755).
         type: path
         required: true
       clients:
-        description: Who may mount it, each with its options, such as C(10.0.0.0/24(rw,sync)).
+        description: Clients that may mount it, each with its options, such as C(10.0.0.0/24(rw,sync)).
         type: list
         elements: str
         required: true
       owner:
-        description: User name or UID that owns the directory. Left as it is if not set.
+        description: User name or UID that owns the directory. Unchanged if not set.
         type: str
       group:
-        description: Group name or GID of the directory. Left as it is if not set.
+        description: Group name or GID of the directory. Unchanged if not set.
         type: str
       mode:
-        description: Octal mode of the directory. Left as it is if not set.
+        description: Octal mode of the directory. Unchanged if not set.
         type: str
   file:
-    description: File that holds the exports; its name ends in C(.exports).
+    description: File with the exports; its name ends in C(.exports).
     type: path
     default: /etc/exports.d/gpucluster.exports
 seealso:
@@ -59,7 +60,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Export the homes
+- name: Export the home directories
   hpcai.gpucluster.nfs_exports:
     exports:
       - path: /home
@@ -68,7 +69,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 exported:
-  description: Paths of the list.
+  description: Paths of the exported directories.
   returned: success
   type: list
   elements: str

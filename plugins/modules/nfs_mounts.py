@@ -2,24 +2,24 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module that brings the network mounts of a machine to a list."""
+"""Module that manages the network mounts of a machine as a list."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nfs_mounts
-short_description: Bring all NFS and Lustre mounts of a machine to a list
+short_description: Manage all NFS and Lustre mounts of a machine as a list
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Takes the whole list of mounts in one task. Keeps them in a marked block of C(/etc/fstab), and mounts, remounts and
-    unmounts what differs.
-  - What is in use is never torn away. New options of a mount in use, and the end of one, wait until the machine is
-    drained or boots; RV(pending) names them.
-  - Nothing is changed when a mount point is not empty, when something else is mounted there, or when a server does not
+  - Accepts the whole list of mounts in one task. Keeps them in a marked block of C(/etc/fstab), and mounts, remounts or
+    unmounts only the differences.
+  - Never unmounts a file system that is in use. If a mount is in use, its new options or its removal wait until the
+    machine is drained or boots; RV(pending) names them.
+  - Changes nothing if a mount point is not empty, if another file system is mounted there, or if a server does not
     answer.
-  - A line of C(/etc/fstab) for NFS outside the block that has the same mount point is taken over.
+  - A line of C(/etc/fstab) for NFS outside the block with the same mount point is moved into the block.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -40,11 +40,11 @@ options:
     required: true
     suboptions:
       path:
-        description: Mount point. Made with mode C(0755) if it does not exist.
+        description: Mount point. It is created with mode C(0755) if it does not exist.
         type: path
         required: true
       source:
-        description: What is mounted, C(server:/path) or, for Lustre, C(10.0.0.4@tcp:/lustrefs).
+        description: Device of the mount, C(server:/path) or, for Lustre, C(10.0.0.4@tcp:/lustrefs).
         type: str
         required: true
       type:
@@ -53,24 +53,26 @@ options:
         choices: [nfs, nfs4, lustre]
         default: nfs
       options:
-        description: Every option of the mount, as in C(/etc/fstab).
+        description: All options of the mount, as in C(/etc/fstab).
         type: list
         elements: str
         default: [defaults]
       hide:
         description:
-          - Allow a mount point that is not empty, if everything in it has a namesake in the server's directory.
-          - This lets C(/home) of an image with an administrator's account be covered without locking it out.
+          - Allow a mount point that is not empty, if the server's directory has an entry of the same name for each of
+            its entries.
+          - So a mount can hide C(/home) of an image with an administrator's account, and the administrator can still
+            log in.
         type: bool
         default: false
   timeout:
-    description: Seconds to wait for a server to answer.
+    description: Timeout for the answer of a server, in seconds.
     type: float
     default: 10.0
   missing_kernel:
     description:
-      - What to do where the kernel cannot mount such file systems, as in a container.
-      - V(warn) changes nothing and says so in one line.
+      - Action if the kernel cannot mount such file systems, as in a container.
+      - V(warn) changes nothing and prints a warning of one line.
     type: str
     choices: [fail, warn]
     default: fail
@@ -80,7 +82,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Mount the homes
+- name: Mount the home directories
   hpcai.gpucluster.nfs_mounts:
     mounts:
       - path: /home
@@ -90,7 +92,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pending:
-  description: What waits until the machine is drained or boots, one sentence each.
+  description: Changes that wait until the machine is drained or boots, one sentence each.
   returned: success
   type: list
   elements: str
@@ -102,7 +104,7 @@ mounted:
   elements: str
   sample: [/home, /shared]
 supported:
-  description: Whether the kernel can mount them.
+  description: Whether the kernel can mount these file systems.
   returned: success
   type: bool
   sample: true
@@ -143,7 +145,7 @@ SPEC: dict[str, t.Any] = {
 def reconcile(
     mounts: Mounts, wanted: list[Wanted], check_mode: bool, warn: t.Callable[[str], None]
 ) -> dict[str, t.Any]:
-    """Bring the machine to the list and describe what changed."""
+    """Apply the list of mounts to the machine and return what changed."""
     mounts.refuse(wanted)
     silent = mounts.unreachable(wanted)
     if silent and not check_mode:

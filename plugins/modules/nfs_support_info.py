@@ -2,37 +2,38 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module that tells whether a machine can serve or mount NFS."""
+"""Module that returns whether a machine can serve or mount NFS."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nfs_support_info
-short_description: Tell whether the running kernel can serve or mount NFS
+short_description: Return whether the running kernel can serve or mount NFS
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Looks for the file system in C(/proc/filesystems), and otherwise asks C(modprobe --dry-run) for its module. Loads
-    nothing.
-  - A container on a host without NFS in its kernel can do neither.
+  - Looks for the file system in C(/proc/filesystems), and otherwise for its module with C(modprobe --dry-run). Loads no
+    module.
+  - A container on a host without NFS in its kernel can neither serve nor mount NFS.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._attributes.info_module
 options:
   kind:
-    description: File system, V(nfsd) for a server.
+    description: File system type; V(nfsd) for a server.
     type: str
     choices: [nfs, nfsd, lustre]
     default: nfs
   required:
-    description: Whether the task fails where the kernel lacks it. Otherwise the task warns in one line.
+    description: Whether the task fails if the kernel does not support it. Otherwise the task prints a warning of one
+      line.
     type: bool
     default: true
 """
 
 EXAMPLES = r"""
-- name: Look for the kernel's NFS server
+- name: Check the kernel for NFS server support
   hpcai.gpucluster.nfs_support_info:
     kind: nfsd
     required: false
@@ -41,17 +42,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 supported:
-  description: Whether the kernel has it.
+  description: Whether the kernel supports it.
   returned: success
   type: bool
   sample: true
 reason:
-  description: Why it does not; empty if it does.
+  description: Reason why it does not; empty if it does.
   returned: success
   type: str
   sample: "the kernel of this machine cannot serve NFS: modprobe: FATAL: Module nfsd not found"
 cpus:
-  description: Number of CPUs that are online, from which the number of threads of a server follows.
+  description: Number of online CPUs, which determines the number of threads of a server.
   returned: success
   type: int
   sample: 96
@@ -75,7 +76,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    # The first mount or the start of the server loads the module; asking does not.
+    # The first mount or the start of the server loads the module; this check does not.
     reason = nfs_support.missing(Host(bounded_run.feeding_runner(bounded_run.ASK)), module.params["kind"], load=False)
     if reason and module.params["required"]:
         module.fail_json(msg=reason)

@@ -3,27 +3,27 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Module node_consistency_info."""
+"""Module that reads the settings that must be equal on all nodes of a cluster."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_consistency_info
-short_description: Read what must be the same on all nodes of a cluster
+short_description: Read the settings that must be equal on all nodes of a cluster
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Returns versions of kernel, NVIDIA driver, OFED, Slurm and NCCL, whether the clock is kept right, whether mounts
-    are there and answer, and how users resolve.
-  - It judges nothing; see M(hpcai.gpucluster.validation_stage).
+  - Returns the versions of kernel, NVIDIA driver, OFED, Slurm and NCCL, the state of clock synchronization, the state
+    of mounts, and the UID and GID of users.
+  - Does not compare them; see M(hpcai.gpucluster.validation_stage).
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._attributes.info_module
 options:
   mounts:
     description:
-      - Directories that must be mounts.
+      - Directories that must be mount points.
     type: list
     elements: str
     default: []
@@ -36,7 +36,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Read what must be the same everywhere
+- name: Read the settings that must be equal on all nodes
   hpcai.gpucluster.node_consistency_info:
     mounts: [/home]
     users: [slurm, munge]
@@ -50,7 +50,8 @@ versions:
   type: dict
   sample: {kernel: 6.12.43, driver: 580.159.04, ofed: null, slurm: 24.11.5, nccl: 2.28.9}
 clock:
-  description: Whether the clock is synchronized, its offset in seconds (both null if unknown), and who says so.
+  description: Whether the clock is synchronized, its offset in seconds (both null if unknown), and the program that
+    reports it.
   returned: always
   type: dict
 mounts:
@@ -58,7 +59,7 @@ mounts:
   returned: always
   type: dict
 users:
-  description: Numbers C(uid) and C(gid) by name; null where a name does not resolve.
+  description: UID and GID as C(uid) and C(gid) by name; null if a name does not resolve.
   returned: always
   type: dict
 """

@@ -13,14 +13,13 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Brings memory and graphics clocks, power limit and persistence mode of some or all GPUs to what is wanted, and
-    changes nothing that is so already.
-  - Everything is checked before anything is set, so bad input leaves all GPUs as they are.
-  - The exit status of nvidia-smi is not trusted, since it is 0 also where nothing was done. What was set is read
-    back.
-  - Locked clocks cannot be read back with any driver. The module keeps O(record) of them, which is valid for one
-    boot and one load of the driver, and while persistence mode is on. Where it is not valid, the clocks are locked
-    again and the task reports a change.
+  - Sets memory and graphics clocks, power limit and persistence mode of some or all GPUs. Settings that are already
+    correct are unchanged.
+  - Checks everything before the first change, so wrong input changes no GPU.
+  - Reads all settings back, because nvidia-smi exits with 0 even if it changed nothing.
+  - No driver can read locked clocks back. The module keeps O(record) of them, which is valid for one boot and one load
+    of the driver, and while persistence mode is on. If it is not valid, the clocks are locked again and the task
+    reports a change.
   - All settings are lost at reboot and when the driver is unloaded. The role P(hpcai.gpucluster.gpu#role) sets them
     again.
 extends_documentation_fragment:
@@ -37,62 +36,62 @@ attributes:
 options:
   state:
     description:
-      - V(max) is the highest pair that the GPU supports, V(set) is what the other options say, V(default) is what
-        the driver starts with.
+      - V(max) is the highest pair that the GPU supports, V(set) is the values of the other options, V(default) is the
+        default of the driver.
     type: str
     choices: [max, set, default]
     default: max
   method:
     description:
-      - How clocks are set.
-      - V(application) uses application clocks, which drivers 590 and newer no longer have.
+      - Method to set clocks.
+      - V(application) uses application clocks, which drivers 590 and newer no longer support.
       - V(locked) locks the clocks, which overrides application clocks. The graphics clock can be locked on Volta
         and newer, the memory clock on Ampere and newer.
-      - V(auto) takes application clocks where the driver and the GPU have them, locked clocks otherwise.
+      - V(auto) uses application clocks if the driver and the GPU support them, otherwise locked clocks.
     type: str
     choices: [auto, application, locked]
     default: auto
   memory:
     description:
-      - Memory clock in MHz, only with O(state=set). By default the highest one that goes with O(graphics).
+      - Memory clock in MHz, only with O(state=set). The default is the highest one that O(graphics) allows.
     type: int
   graphics:
     description:
-      - Graphics clock in MHz, only with O(state=set). By default the highest one that goes with O(memory).
+      - Graphics clock in MHz, only with O(state=set). The default is the highest one that O(memory) allows.
     type: int
   graphics_min:
     description:
-      - Lower end in MHz of locked graphics clocks, only with O(state=set). By default the same as O(graphics).
+      - Lower limit of locked graphics clocks in MHz, only with O(state=set). The default is O(graphics).
     type: int
   power_limit:
     description:
-      - Power limit in W, between the limits of the board, or V(default) or V(max) for the board's own ones.
-      - Not touched by default, whatever O(state) is.
+      - Power limit in W, between the limits of the board, or V(default) or V(max) for the board's own values.
+      - Unchanged by default, with any O(state).
     type: str
   persistence:
     description:
-      - Whether persistence mode is on. Not touched by default.
-      - Without it every setting ends with the last program that uses the GPU.
+      - Whether persistence mode is on. Unchanged by default.
+      - Without it every setting is lost when the last program that uses the GPU ends.
     type: bool
   gpus:
     description:
-      - Indexes, PCI addresses or UUIDs of the GPUs. By default all of them.
+      - Indexes, PCI addresses or UUIDs of the GPUs. The default is all GPUs.
     type: list
     elements: str
   unsupported:
     description:
-      - What to do about a GPU that does not support a setting, V(fail) or V(warn).
+      - Action for a GPU that does not support a setting, V(fail) or V(warn).
     type: str
     choices: [fail, warn]
     default: fail
   force:
     description:
-      - Whether to set clocks even where they are known to be right.
+      - Whether to set clocks even if they are known to be correct.
     type: bool
     default: false
   record:
     description:
-      - File that remembers locked clocks. It belongs on a file system that does not survive a reboot.
+      - File with the record of locked clocks. It must be on a file system that does not survive a reboot.
     type: path
     default: /run/hpcai/nvidia_clocks.json
   executable:
@@ -119,12 +118,12 @@ EXAMPLES = r"""
     persistence: true
   become: true
 
-- name: Reset them after use
+- name: Reset the clocks after use
   hpcai.gpucluster.nvidia_clocks:
     state: default
   become: true
 
-- name: Run two GPUs slower, with less power
+- name: Set lower clocks and a lower power limit on two GPUs
   hpcai.gpucluster.nvidia_clocks:
     state: set
     graphics: 1410
@@ -140,7 +139,7 @@ driver_version:
   type: str
   sample: 580.159.04
 gpus:
-  description: What happened to each chosen GPU.
+  description: Result for each selected GPU.
   returned: success
   type: list
   elements: dict
@@ -153,12 +152,12 @@ gpus:
     changed: {description: Whether something was changed., type: bool}
     before:
       description:
-        - What was changed, as it was. C(persistence), C(power_limit_w) in W, C(application_mhz),
-          C(locked_graphics_mhz) and C(locked_memory_mhz) in MHz. V(unknown) is a lock of which nobody knows.
+        - Previous values of the changed settings. C(persistence), C(power_limit_w) in W, C(application_mhz),
+          C(locked_graphics_mhz) and C(locked_memory_mhz) in MHz. V(unknown) is a lock without a record.
       type: dict
     after: {description: "The same, as it is now; V(null) is the default.", type: dict}
     msg:
-      description: The same in words.
+      description: The same as a sentence.
       type: str
       sample: already at maximum (memory 3201 MHz, graphics 1980 MHz, application clocks)
 lost:

@@ -2,22 +2,22 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Return what nvidia-smi knows about the GPUs of a host."""
+"""Return the information of nvidia-smi about the GPUs of a host."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_info
-short_description: Read everything about the NVIDIA GPUs of a host
+short_description: Read all information about the NVIDIA GPUs of a host
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Reads model, clocks, power limits, persistence, MIG, memory errors and faults of every GPU.
-  - Starts C(nvidia-smi -q -x) once. Only where that prints no readable document, a CSV query is tried instead,
-    which knows less; RV(source) tells.
-  - Understands the drivers 450 to 610. Whatever a GPU or driver does not offer is V(null), in whichever of its many
-    spellings nvidia-smi says so.
+  - Starts C(nvidia-smi -q -x) once. If its output cannot be parsed, a CSV query is tried, which returns less;
+    RV(source) is the one that was used.
+  - Supports the drivers 450 to 610. A value that a GPU or driver does not offer is V(null), for every spelling of
+    nvidia-smi.
   - A hanging nvidia-smi is killed after O(timeout) seconds.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -30,18 +30,18 @@ options:
     default: nvidia-smi
   missing_ok:
     description:
-      - Whether a host without a working driver or without a GPU is an answer instead of a failure.
-      - RV(available) is then V(false) and RV(reason) says why.
+      - Whether a host without a working driver or without a GPU is a valid result instead of a failure.
+      - RV(available) is then V(false) and RV(reason) is the reason.
     type: bool
     default: false
   supported_clocks:
     description:
-      - Whether to return every supported pair of clocks, some hundred per GPU, besides the best one.
+      - Whether to return all supported pairs of clocks, some hundred per GPU, in addition to the best pair.
     type: bool
     default: false
   topology:
     description:
-      - Whether to return how GPUs and adapters are linked, which takes a second start of nvidia-smi.
+      - Whether to return the links between GPUs and adapters, which needs a second start of nvidia-smi.
       - Inside a Slurm job or another cpuset the driver shows fewer CPUs or none. Virtual machines may hide the
         NUMA node of a GPU.
     type: bool
@@ -101,17 +101,17 @@ available:
   returned: always
   type: bool
 reason:
-  description: Why there is no GPU, and what to do about it. Empty otherwise.
+  description: Reason why there is no GPU, and the remedy. Empty otherwise.
   returned: always
   type: str
 kind:
   description:
-    - The reason in one word, one of V(not_installed), V(no_driver), V(no_device), V(blocked), V(mismatch),
-      V(lost), V(timeout), V(argument), V(permission), V(power_cable), V(other). Empty where there are GPUs.
+    - The reason as one word, one of V(not_installed), V(no_driver), V(no_device), V(blocked), V(mismatch), V(lost),
+      V(timeout), V(argument), V(permission), V(power_cable), V(other). Empty if there are GPUs.
   returned: always
   type: str
 source:
-  description: Which answer was read, V(xml) or V(csv); empty where there is none.
+  description: Format of the output that was read, V(xml) or V(csv); empty if there is none.
   returned: always
   type: str
 driver_version:
@@ -129,7 +129,7 @@ count:
   returned: always
   type: int
 attached:
-  description: Number of GPUs that the driver says are attached.
+  description: Number of GPUs that the driver reports as attached.
   returned: always
   type: int
 lost:
@@ -188,7 +188,7 @@ gpus:
     best_clocks_mhz:
       description:
         - The highest supported pair in MHz, V(null) if the GPU lists none.
-        - C(clocks_mhz.max) is no substitute, some GPUs report a maximum that cannot be set.
+        - C(clocks_mhz.max) is no substitute, because some GPUs report a maximum that cannot be set.
       type: dict
       sample: {memory: 3201, graphics: 1980}
     supported_clocks_mhz:
@@ -225,7 +225,7 @@ gpus:
     pcie: {description: "PCIe link: generation, generation_max, width, width_max.", type: dict}
     faults:
       description: >-
-        What the driver says in place of values, such as V(GPU requires reset).
+        Messages of the driver in place of values, such as V(GPU requires reset).
       type: list
       elements: str
 """
@@ -240,7 +240,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_r
 
 
 def result(report: Report, supported_clocks: bool = False) -> dict[str, t.Any]:
-    """Return the module's answer for a machine whose driver answers."""
+    """Return the module's result for a machine with a working driver."""
     return {
         "available": bool(report.gpus),
         "reason": "",
@@ -258,7 +258,7 @@ def result(report: Report, supported_clocks: bool = False) -> dict[str, t.Any]:
 
 
 def absent(error: NvidiaSmiError) -> dict[str, t.Any]:
-    """Return the same for a machine without a working driver or GPU."""
+    """Return the result for a machine without a working driver or GPU."""
     nothing = Report(
         driver_version=None, cuda_version=None, attached=None, gpus=[], lost=error.lost, notes=[], source=""
     )

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Show where the processes of a running job are, and where they should be."""
+"""Show the placement of the processes of a running job, and the best placement."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ module: process_pinning_info
 author:
   - HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
-short_description: Show where the processes of a running job are, and where they should be
+short_description: Show the placement of the processes of a running job, and the best placement
 description:
-  - Reads which processes compute on which GPU, the CPUs that each may use and last used, and compares them with the
-    NUMA node of the GPU.
-  - Warns of processes that are not pinned, span NUMA nodes, are far from their GPU, or have more busy threads than
+  - Reads the processes on each GPU and the CPUs that each may use and last used, and compares them with the NUMA node
+    of the GPU.
+  - Warns about processes that are not pinned, span NUMA nodes, are far from their GPU, or have more busy threads than
     CPUs.
-  - Reads the kernel and C(nvidia-smi) alone, so it works on any machine. Run it outside of jobs, as root, to see all
+  - Reads only the kernel and C(nvidia-smi), so it works on any machine. Run it outside of jobs, as root, to see all
     processes.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -24,28 +24,28 @@ extends_documentation_fragment:
 options:
   pattern:
     description:
-      - Regular expression for the names of processes, as V(all_reduce_perf). The kernel keeps 15 characters of a name.
-      - Without it, the processes that compute on a GPU.
+      - Regular expression for process names, such as V(all_reduce_perf). The kernel keeps 15 characters of a name.
+      - The default is all processes that compute on a GPU.
     type: str
   record:
     description:
       - Hardware record, as P(hpcai.gpucluster.vm_size#filter) returns it.
-      - It tells where the GPUs are on machines that hide it, as ND40rs_v2.
+      - It gives the location of the GPUs on machines that hide it, such as ND40rs_v2.
     type: dict
   executable:
-    description: The program nvidia-smi. On a machine without it, processes are found by O(pattern) alone.
+    description: Name or path of nvidia-smi. On a machine without it, processes are found only by O(pattern).
     type: str
     default: nvidia-smi
   timeout:
-    description: Seconds after which C(nvidia-smi) is given up.
+    description: Timeout of C(nvidia-smi) in seconds.
     type: float
     default: 20
   sysfs:
-    description: Where sysfs is. Another place is for tests.
+    description: Mount point of sysfs. Another path is for tests.
     type: path
     default: /sys
   procfs:
-    description: Where procfs is.
+    description: Mount point of procfs.
     type: path
     default: /proc
 seealso:
@@ -54,7 +54,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See where the processes on the GPUs are
+- name: Show the placement of the processes on the GPUs
   hpcai.gpucluster.process_pinning_info:
     record: "{{ 'Standard_ND40rs_v2' | hpcai.gpucluster.vm_size }}"
   register: pinning
@@ -68,7 +68,7 @@ processes:
   elements: dict
   contains:
     pid:
-      description: Process id.
+      description: Process ID.
       type: int
     name:
       description: Name of the process, at most 15 characters.
@@ -78,39 +78,39 @@ processes:
       type: list
       elements: str
     cpus:
-      description: CPU ids that it may use, as ranges.
+      description: IDs of the CPUs that it may use, as ranges.
       type: str
     last_cpus:
-      description: CPU ids that its threads last ran on, as ranges.
+      description: IDs of the CPUs on which its threads last ran, as ranges.
       type: str
     numa_nodes:
-      description: NUMA nodes of those that it may use.
+      description: NUMA nodes of the CPUs that it may use.
       type: list
       elements: int
     best_numa_nodes:
-      description: NUMA nodes of its GPUs, as far as they are known.
+      description: NUMA nodes of its GPUs, if known.
       type: list
       elements: int
     best_cpus:
-      description: CPU ids beside its GPUs, as ranges.
+      description: IDs of the CPUs close to its GPUs, as ranges.
       type: str
     threads:
       description: Number of its threads.
       type: int
     running:
-      description: Number of its threads that run just now.
+      description: Number of its threads that are running.
       type: int
     warnings:
-      description: What is wrong with its placement.
+      description: Faults of its placement.
       type: list
       elements: str
 problems:
-  description: What is wrong with the placement of all of them.
+  description: Faults of the placement of all processes.
   returned: success
   type: list
   elements: str
 notes:
-  description: Why something is not known.
+  description: Reasons why a value is unknown.
   returned: success
   type: list
   elements: str

@@ -13,10 +13,11 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Builds a program from a Python module of this collection and all that it imports, and copies it to the managed node.
+  - Builds a program from a Python module of this collection and all modules that it imports, and copies it to the
+    managed node.
   - The program is one executable file, a zipapp. It needs Python 3.9 or newer on the managed node and no other package.
-  - The same sources give the same bytes on every control node, so a second run changes nothing.
-  - It is an action. The roles of this collection use it for what they install on nodes.
+  - The same sources result in the same bytes on every control node, so a second run changes nothing.
+  - It is an action. The roles of this collection use it to install programs on nodes.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -37,7 +38,7 @@ options:
     type: str
     required: true
   interpreter:
-    description: Python that runs the program.
+    description: Python interpreter that runs the program.
     type: str
     default: /usr/bin/python3
 seealso:

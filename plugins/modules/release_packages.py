@@ -13,12 +13,12 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Installs packages that a project offers as files, not in a repository. All of them are fetched and verified before
-    the first one is installed, and are installed together, so that packages that need each other's exact version can
-    be replaced by another version.
-  - dpkg says what is installed. A machine that has the version fetches nothing.
-  - In check mode the files are fetched and verified, but not installed. A missing directory of O(source)
-    is no error then.
+  - Installs packages that a project publishes as files, not in a repository. All of them are downloaded and verified
+    before the first one is installed. They are installed together, so that packages that require each other's exact
+    version can be replaced by another version.
+  - dpkg reports the installed versions. A machine that has the version downloads nothing.
+  - In check mode the files are downloaded and verified, but not installed. A missing directory of O(source) is then no
+    error.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -35,29 +35,29 @@ options:
     elements: str
     required: true
   version:
-    description: Their version, as dpkg shows it. The files are C(NAME_VERSION_ARCHITECTURE.deb).
+    description: Version of the packages, as dpkg shows it. The files are C(NAME_VERSION_ARCHITECTURE.deb).
     type: str
     required: true
   source:
     description:
-      - Where the files are, as a URL of their directory or as the path of a directory on the machine.
+      - Location of the files, as a URL of their directory or as the path of a directory on the machine.
     type: str
     required: true
   checksums:
-    description: By file name, its checksum as V(algorithm:digest), where the algorithm is sha256, sha384 or sha512.
+    description: Checksum by file name, as V(algorithm:digest). The algorithm is sha256, sha384 or sha512.
     type: dict
     required: true
   others:
-    description: Packages of the distribution that are to be there too, in any version.
+    description: Packages of the distribution that are installed as well, in any version.
     type: list
     elements: str
     default: []
   retries:
-    description: How often a download that failed is tried again.
+    description: Number of retries after a failed download.
     type: int
     default: 2
   timeout:
-    description: Seconds after which a server that does not answer is given up.
+    description: Timeout for the answer of a server, in seconds.
     type: int
     default: 15
 """
@@ -76,12 +76,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 versions:
-  description: Versions that were installed before, by name.
+  description: Versions that were installed before, by package name.
   returned: success
   type: dict
   sample: {"enroot": "4.1.2-1"}
 unreachable_url:
-  description: What could not be fetched because the server does not answer. Empty if something else is wrong.
+  description: URL that could not be downloaded because the server does not answer. Empty after any other failure.
   returned: failure
   type: str
   sample: https://mirror.example.com/enroot/enroot_4.2.1-1_amd64.deb
@@ -106,7 +106,7 @@ class UnreachableError(Exception):
 
 
 def fetch(module: AnsibleModule, url: str, target: Path) -> None:
-    """Fetch one file; raises UnreachableError or PackagesError."""
+    """Download one file; raises UnreachableError or PackagesError."""
     for attempt in range(module.params["retries"] + 1):
         response, info = fetch_url(module, url, timeout=module.params["timeout"])
         if info["status"] == _OK:
@@ -115,7 +115,7 @@ def fetch(module: AnsibleModule, url: str, target: Path) -> None:
             return
         if attempt < module.params["retries"]:
             time.sleep(1)
-    # -1: no answer at all; from 500 on, a proxy or a server that has none.
+    # -1 is no answer at all; 500 and above is a proxy or a server without one.
     if info["status"] < 0 or info["status"] >= 500:
         raise UnreachableError(f"{url} cannot be reached: {info['msg']}")
     raise release.PackagesError(f"{url} cannot be fetched: {info['msg']}")
@@ -138,7 +138,7 @@ def bring_all(module: AnsibleModule, wanted: t.Sequence[release.Package]) -> lis
     """Return the verified files of all packages."""
     source = module.params["source"]
     if module.check_mode and "://" not in source and not Path(source).exists():
-        return []  # An earlier task would have brought them.
+        return []  # Outside check mode, an earlier task has created them.
     return [str(bring(module, package)) for package in wanted]
 
 
@@ -180,7 +180,7 @@ def main() -> None:
 
 
 def lines(versions: dict[str, str]) -> str:
-    """Return versions as diff mode shows them."""
+    """Return versions in the format of diff mode."""
     return "".join(f"{name} {version}\n" for name, version in sorted(versions.items()))
 
 

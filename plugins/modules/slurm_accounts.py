@@ -2,22 +2,22 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keep QOS, accounts and users of Slurm's accounting as they are listed."""
+"""Manage QOS, accounts and users of Slurm's accounting."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_accounts
-short_description: QOS, accounts, users, limits and fair share of Slurm's accounting as data
+short_description: Manage QOS, accounts, users, limits and fair share of Slurm's accounting
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Reads what the accounting of a cluster holds, compares it with what is listed, and changes only the difference.
-  - Everything that is listed is judged before the first change. Limits are judged more strictly than by sacctmgr
-    itself, which takes V(cpu=12x) as 12 without an error.
-  - What is not listed is left alone, unless O(exclusive=true). Options that are not given are left alone, too.
-  - Runs on a machine with sacctmgr, as a user who may change the accounting, such as root or SlurmUser. It works with
+  - Reads the accounting of a cluster, compares it with the lists, and changes only the differences.
+  - Checks all entries before the first change. It checks limits more strictly than sacctmgr itself, which accepts
+    V(cpu=12x) as 12 without an error.
+  - Entries that are not listed are unchanged, unless O(exclusive=true). Options that are not set are unchanged, too.
+  - Runs on a machine with sacctmgr, as a user who may change the accounting, such as root or SlurmUser. It supports
     Slurm 22.05 and newer.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -45,10 +45,10 @@ options:
         type: str
         required: true
       description:
-        description: What it is for.
+        description: Purpose of the QOS.
         type: str
       priority:
-        description: Priority; the higher the sooner.
+        description: Priority; jobs with a higher one start earlier.
         type: int
       flags:
         description: Flags, such as V(DenyOnLimit); an empty list clears them.
@@ -59,20 +59,20 @@ options:
         type: list
         elements: str
       preempt_mode:
-        description: How jobs of this QOS are preempted. V(cluster) takes what slurm.conf says.
+        description: How jobs of this QOS are preempted. V(cluster) uses the setting of slurm.conf.
         type: str
         choices: [cluster, cancel, gang, requeue, suspend]
       limits:
         description:
-          - Limits by name, as in sacctmgr(1), such as V(MaxTRESPerUser), V(MaxWallDurationPerJob), V(MaxJobsPerUser)
-            or V(GraceTime). Short names such as V(MaxTRESPU) and V(MaxWall) work, too.
+          - Limits by name, as in sacctmgr(1), such as V(MaxTRESPerUser), V(MaxWallDurationPerJob), V(MaxJobsPerUser) or
+            V(GraceTime). Short names such as V(MaxTRESPU) and V(MaxWall) are accepted, too.
           - TRES are a mapping or pairs such as V(cpu=64,gres/gpu=8), memory in MiB or with G, T or P. A limit of TRES
-            is meant whole; TRES that it does not name have no limit.
+            replaces the whole limit; TRES that it does not name have no limit.
           - Times are minutes (C(GraceTime) is seconds), hours:minutes:seconds, or days-hours:minutes:seconds.
-          - A value of V(-1) or none clears a limit.
+          - V(-1), V(none) or null clears a limit.
         type: dict
       state:
-        description: Whether it shall be there.
+        description: Whether the QOS exists.
         type: str
         choices: [present, absent]
         default: present
@@ -87,29 +87,29 @@ options:
         type: str
         required: true
       description:
-        description: What it is for; Slurm keeps it in lower case.
+        description: Purpose of the account; Slurm stores it in lower case.
         type: str
       organization:
-        description: Whose it is; Slurm keeps it in lower case.
+        description: Organization of the account; Slurm stores it in lower case.
         type: str
       parent:
-        description: Name of the account above. Without it a new account is below V(root).
+        description: Name of the parent account. Without it a new account is below V(root).
         type: str
       fairshare:
-        description: Share among the accounts or users beside it, or V(parent).
+        description: Share among the accounts and users with the same parent, or V(parent).
         type: str
       qos:
-        description: QOS that may be used. An empty list takes those of the account above.
+        description: QOS that may be used. With an empty list, the account uses those of its parent account.
         type: list
         elements: str
       default_qos:
-        description: QOS of jobs that name none.
+        description: QOS of jobs that request none.
         type: str
       limits:
         description: Limits of the account, in the form of the limits of a QOS, such as V(GrpTRES) or V(MaxJobs).
         type: dict
       state:
-        description: Whether it shall be there. An account leaves with all that is below it.
+        description: Whether the account exists. With V(absent), all accounts and users below it are removed, too.
         type: str
         choices: [present, absent]
         default: present
@@ -125,24 +125,24 @@ options:
         required: true
       account:
         description:
-          - Account of the user. The next four options then hold for the user in this account.
+          - Account of the user. The next four options then apply to the user in this account.
           - Use O(users[].associations) for more than one account.
         type: str
       fairshare:
         description: Share among the users of O(users[].account), or V(parent).
         type: str
       qos:
-        description: QOS that may be used in O(users[].account). An empty list takes those of the account.
+        description: QOS that may be used in O(users[].account). With an empty list, the user has those of the account.
         type: list
         elements: str
       default_qos:
-        description: QOS of jobs in O(users[].account) that name none.
+        description: QOS of jobs in O(users[].account) that request none.
         type: str
       limits:
         description: Limits of the user in O(users[].account).
         type: dict
       associations:
-        description: Accounts of the user, with what holds in each of them.
+        description: Accounts of the user, with the settings of each.
         type: list
         elements: dict
         suboptions:
@@ -151,48 +151,48 @@ options:
             type: str
             required: true
           partition:
-            description: Name of the only partition that this is about. Empty for all.
+            description: Name of the partition to which the association is restricted. Empty for all.
             type: str
             default: ""
           fairshare:
             description: Share among the users of the account, or V(parent).
             type: str
           qos:
-            description: QOS that may be used. An empty list takes those of the account.
+            description: QOS that may be used. With an empty list, the user has those of the account.
             type: list
             elements: str
           default_qos:
-            description: QOS of jobs that name none.
+            description: QOS of jobs that request none.
             type: str
           limits:
             description: Limits of the user in the account.
             type: dict
       default_account:
-        description: Account of jobs that name none. Without it the first account of a new user.
+        description: Account of jobs that request none. The default for a new user is the first account.
         type: str
       admin_level:
-        description: What the user may do to the accounting and to jobs of others.
+        description: Administrative rights of the user over the accounting and the jobs of others.
         type: str
         choices: [administrator, none, operator]
       state:
-        description: Whether the user shall be in the accounting of this cluster.
+        description: Whether the user exists in the accounting of this cluster.
         type: str
         choices: [present, absent]
         default: present
   exclusive:
     description:
-      - Whether what is not listed is removed. QOS, accounts and users that are not listed go, and so do associations of
-        listed users and limits of listed entries. Account and user V(root) and QOS V(normal) stay.
+      - Whether entries that are not listed are removed. These are QOS, accounts, users, associations of listed users,
+        and limits of listed entries. Account and user V(root) and QOS V(normal) are kept.
     type: bool
     default: false
   executable:
-    description: The sacctmgr command.
+    description: Name or path of sacctmgr.
     type: path
     default: sacctmgr
 """
 
 EXAMPLES = r"""
-- name: Two groups share the cluster, three to one
+- name: Share the cluster between two groups, three to one
   hpcai.gpucluster.slurm_accounts:
     cluster: lab
     qos:
@@ -220,13 +220,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 commands:
-  description: Arguments of sacctmgr, one list for each change; in check mode those that would be used.
+  description: Arguments of sacctmgr, one list for each change; in check mode, those of the predicted changes.
   returned: success
   type: list
   elements: list
   sample: [[modify, account, where, name=research, cluster=lab, set, Fairshare=3]]
 problems:
-  description: Everything that is wrong with what is listed. Nothing has been changed.
+  description: All faults of the lists. Nothing has been changed.
   returned: when something is wrong
   type: list
   elements: str
@@ -243,16 +243,16 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bo
 
 
 class ProblemsError(Exception):
-    """What is listed cannot be had."""
+    """The lists have faults."""
 
     def __init__(self, problems: list[str]) -> None:
-        """Join the problems to one message."""
+        """Join the problems into one message."""
         super().__init__("; ".join(problems))
         self.problems = problems
 
 
 def present_state(sacctmgr: Sacctmgr | None, cluster: str, check_mode: bool) -> accounts.Accounting:
-    """Return what the accounting holds; in check mode nothing where nobody answers yet."""
+    """Return the present accounting; in check mode an empty one if sacctmgr is missing or fails."""
     nothing = accounts.Accounting(qos={accounts.KEPT_QOS: {}})
     if sacctmgr is None:
         return nothing
@@ -265,7 +265,7 @@ def present_state(sacctmgr: Sacctmgr | None, cluster: str, check_mode: bool) -> 
 
 
 def apply(sacctmgr: Sacctmgr | None, params: dict[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
-    """Bring the accounting to what is listed and describe what changed."""
+    """Apply the lists to the accounting and return what changed."""
     wanted = accounts.wanted(params["qos"], params["accounts"], params["users"], params["exclusive"])
     if wanted.problems:
         raise ProblemsError(wanted.problems)

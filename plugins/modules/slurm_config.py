@@ -8,18 +8,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_config
-short_description: Bring Slurm's configuration to a controller, and have the daemons use it
+short_description: Write Slurm's configuration to a controller, and apply it to the daemons
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Renders C(slurm.conf), C(cgroup.conf), C(gres.conf), C(mpi.conf), C(topology.conf) and others from the inputs of the
-    role C(slurm), compares them with those of the controller, and applies a change by the least disruptive way,
-    nothing, C(scontrol reconfigure), or the restart of slurmctld.
-  - What has to be done is noted on the controller before a file is written, so that the next run does it if this one is
-    interrupted.
-  - A change that would lose running jobs is refused.
-  - It is an action. Decisions are made on the control node; a controller that has the wanted files is asked once.
+    role C(slurm), and compares them with the files of the controller. Applies a change in the least disruptive way,
+    which is nothing, C(scontrol reconfigure), or a restart of slurmctld.
+  - Records the necessary actions on the controller before it writes a file, so that the next run completes an
+    interrupted one.
+  - Refuses a change that would lose running jobs.
+  - It is an action. Decisions are made on the control node; a controller with the wanted files is read once.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -52,12 +52,13 @@ cgroup:
   returned: success
   type: bool
 files:
-  description: Names of the files that were written.
+  description: Names of the written files.
   returned: success
   type: list
   elements: str
 actions:
-  description: What was done so that the daemons use the files, as P(hpcai.gpucluster.slurm_config_action#filter) says.
+  description: Actions that applied the files to the daemons, as returned by
+    P(hpcai.gpucluster.slurm_config_action#filter).
   returned: success
   type: list
   elements: dict

@@ -2,19 +2,19 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module that reads what a controller has of Slurm's configuration."""
+"""Module that reads Slurm's configuration on a controller."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_config_info
-short_description: Read what a controller has of Slurm's configuration
+short_description: Read Slurm's configuration on a controller
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Returns the files of C(/etc/slurm) by name, what an interrupted run of M(hpcai.gpucluster.slurm_config) has left to
-    do, and the control groups that systemd gives to a service.
+  - Returns the files of C(/etc/slurm) by name, the pending actions of an interrupted run of
+    M(hpcai.gpucluster.slurm_config), and the control groups that systemd delegates to a service.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._attributes.info_module
@@ -25,11 +25,12 @@ options:
     elements: str
     default: [slurm.conf]
   delegated:
-    description: Whether to ask which control groups systemd gives to a service with C(Delegate=yes), as slurmd is one.
+    description: Whether to return the control groups that systemd delegates to a service with C(Delegate=yes), such as
+      slurmd.
     type: bool
     default: false
   jobs:
-    description: Whether to ask for what a change may put at risk, nodes on which slurmd has run, and jobs.
+    description: Whether to return what a change may put at risk, nodes on which slurmd has run, and jobs.
     type: bool
     default: false
 """
@@ -44,23 +45,23 @@ EXAMPLES = r"""
 RETURN = r"""
 files:
   description:
-    - The files that are there, by name. C(content) is the text of a file, and C(right) says whether it belongs to root
-      and has the mode 0644.
+    - Existing files by name. C(content) is the content of a file, and C(right) is true if root owns it and its mode is
+      0644.
   returned: success
   type: dict
   sample: {slurm.conf: {content: "ClusterName=lab\n", right: true}}
 pending:
-  description: What an interrupted run has left to do.
+  description: Pending actions of an interrupted run.
   returned: success
   type: list
   elements: dict
 delegated:
-  description: The control groups that a service gets, or none where O(delegated=false).
+  description: Control groups that systemd delegates to a service, or none with O(delegated=false).
   returned: success
   type: list
   elements: str
 at_risk:
-  description: What a change may put at risk, or none where O(jobs=false).
+  description: Nodes and jobs that a change may put at risk, or none with O(jobs=false).
   returned: success
   type: list
   elements: str
@@ -78,7 +79,7 @@ RIGHT = (0o644, 0, 0)
 
 
 def look(path: Path) -> config_state.File | None:
-    """Return a file as it is; raises OSError where it is there but cannot be read."""
+    """Return the present file; raises OSError if it exists but cannot be read."""
     try:
         status = path.stat()
         content = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -88,7 +89,7 @@ def look(path: Path) -> config_state.File | None:
 
 
 def info(params: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return what the controller has; raises ConfigError and OSError."""
+    """Return the present configuration of the controller; raises ConfigError and OSError."""
     found = {name: look(Path(config_state.DIRECTORY) / name) for name in params["files"]}
     noted = look(Path(config_state.PENDING))
     run = bounded_run.feeding_runner(bounded_run.ASK)

@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Module slurm_job."""
+"""Module that runs, awaits and cancels jobs of Slurm."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Submits a job, waits for it within bounds, and returns its exit status and output.
-  - A job that does not start is cancelled, and the error says in words why Slurm held it.
-  - Jobs that the module submitted and still waits for are cancelled when the module is interrupted, also when the
-    connection to the host breaks, and Slurm's own O(time_limit) ends them in any case.
-  - A O(command) runs attached, so that its output comes back through Slurm and no directory needs to be shared.
-    A O(script) is a batch job like any other.
+  - Submits a job, waits for it with a timeout, and returns its exit status and output.
+  - Cancels a job that does not start, and reports why Slurm held it.
+  - Cancels the jobs that it submitted and still waits for when the module is interrupted or the connection to the host
+    breaks. In any case Slurm's own O(time_limit) ends them.
+  - Runs a O(command) attached, so that its output returns through Slurm and no shared directory is necessary. A
+    O(script) is a normal batch job.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._slurm_allocation
@@ -35,27 +35,27 @@ attributes:
 options:
   state:
     description:
-      - V(finished) submits the job, unless O(job_id) names one, and waits until it is over.
-      - V(started) waits only until it runs, and leaves it running.
+      - V(finished) submits the job, unless O(job_id) is set, and waits until it ends.
+      - V(started) waits only until it runs, and does not stop it.
       - V(absent) cancels O(job_id), or all of the user's own jobs with O(name).
     type: str
     choices: [finished, started, absent]
     default: finished
   command:
     description:
-      - Command and arguments, run on all nodes at once with C(srun).
+      - Command and arguments, run on all nodes in parallel with C(srun).
     type: list
     elements: str
   each_node:
     description:
-      - Whether O(command) is run on each node by itself, at the same time, with one result per node. A node
-        that fails or hangs then does not hide the others. Where Slurm ends the job because it drains nodes of
-        O(nodelist), as it does when their prolog fails, the others get a job without them.
+      - Whether O(command) runs separately on each node, in parallel, with one result per node. A node that fails or
+        hangs then does not hide the results of the others. If Slurm ends the job because it drains nodes of
+        O(nodelist), as after a failed prolog, the other nodes get a job without them.
     type: bool
     default: false
   script:
     description:
-      - Text of a batch script.
+      - Content of a batch script.
     type: str
   nodes:
     description:
@@ -74,7 +74,7 @@ options:
     default: []
   timeout:
     description:
-      - Seconds that O(command) may take. The default is O(time_limit), less a quarter of a minute.
+      - Time limit of O(command) in seconds. The default is O(time_limit) minus 15 seconds.
     type: int
   output:
     description:
@@ -86,7 +86,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask every node of the partition for its name
+- name: Print the name of every node of the partition
   hpcai.gpucluster.slurm_job:
     partition: main
     nodelist: [gpu1, gpu2]
@@ -101,7 +101,7 @@ EXAMPLES = r"""
       srun --mpi=pmix ./program
     output: /shared/program-%j.txt
 
-- name: Cancel what an earlier run left behind
+- name: Cancel the jobs of an earlier run
   hpcai.gpucluster.slurm_job:
     name: gpucluster-validate
     state: absent
@@ -109,7 +109,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 job_id:
-  description: Number of the job.
+  description: ID of the job.
   returned: when there is a job
   type: int
   sample: 17
@@ -125,8 +125,8 @@ nodes:
   elements: str
 exit_code:
   description:
-    - Exit status of the script; 128 and the number of the signal if it was killed.
-    - With O(command) the highest status of all results; 124 if one took too long.
+    - Exit status of the script; 128 plus the signal number if it was killed.
+    - With O(command), the highest status of all results; 124 if one exceeded its timeout.
   returned: when the job has run
   type: int
 results:
@@ -140,26 +140,27 @@ results:
       type: list
       elements: str
     rc:
-      description: Exit status; 124 if it took too long.
+      description: Exit status; 124 after a timeout.
       type: int
     stdout:
-      description: What the command printed.
+      description: Standard output of the command.
       type: str
     stderr:
-      description: What the command and Slurm complained about.
+      description: Standard error of the command and messages of Slurm.
       type: str
     seconds:
-      description: How long it took.
+      description: Duration in seconds.
       type: float
     lost:
-      description: Why the command could not run there, such as the reason for which Slurm drained the node; else empty.
+      description: Reason why the command could not run there, such as the reason for which Slurm drained the node; else
+        empty.
       type: str
 output:
-  description: What the script printed.
+  description: Output of the script.
   returned: when the file of O(output) can be read on this host
   type: str
 cancelled:
-  description: Numbers of the jobs that were cancelled.
+  description: IDs of the cancelled jobs.
   returned: with O(state=absent)
   type: list
   elements: int
@@ -189,7 +190,7 @@ def absent(slurm: slurm_job.Slurm, params: dict[str, t.Any], check_mode: bool) -
 
 
 def command(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Run a command in an allocation; on each node by itself, as long as Slurm drains some and others are left."""
+    """Run a command in an allocation; with each_node, repeat it while Slurm drains some nodes and others remain."""
     if not (params["each_node"] and params["nodelist"]) or params["job_id"]:
         return _attempt(slurm, params)
     left: list[str] = list(params["nodelist"])
@@ -224,7 +225,7 @@ def _attempt(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.An
 
 
 def _finished(number: int, names: list[str], results: list[dict[str, t.Any]]) -> dict[str, t.Any]:
-    """Return what a command came to."""
+    """Return the module's result of a command."""
     return {
         "changed": True,
         "job_id": number,
@@ -236,7 +237,7 @@ def _finished(number: int, names: list[str], results: list[dict[str, t.Any]]) ->
 
 
 def _result(result: slurm_job.Result) -> dict[str, t.Any]:
-    """Return what a step left behind."""
+    """Return the module's result of a step."""
     return {
         "nodes": list(result.step.nodes),
         "rc": result.code,
@@ -253,12 +254,12 @@ def _not_run(name: str, reason: str) -> dict[str, t.Any]:
 
 
 def _names(results: list[dict[str, t.Any]]) -> set[str]:
-    """Return the nodes of results."""
+    """Return the node names of results."""
     return {name for result in results for name in result["nodes"]}
 
 
 def batch(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Submit a script, or take a job that exists, and wait as long as asked for."""
+    """Submit a script, or use an existing job, and wait as the state requires."""
     with interrupt.cleaned_up(lambda: slurm.cancel(slurm.submitted)):
         number = params["job_id"]
         if not number:
@@ -283,7 +284,7 @@ def batch(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def run(slurm: slurm_job.Slurm, params: dict[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
-    """Do what the state asks for."""
+    """Execute the requested state."""
     if params["state"] == "absent":
         return absent(slurm, params, check_mode)
     if check_mode and not params["job_id"]:

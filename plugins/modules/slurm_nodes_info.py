@@ -3,20 +3,20 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Module slurm_nodes_info."""
+"""Module that lists the nodes of Slurm and selects nodes for a test."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_nodes_info
-short_description: List the nodes of Slurm and choose those that a test may take
+short_description: List the nodes of Slurm and select nodes for a test
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Returns every node with its state, and which nodes fit what is asked for.
-  - Fails with the reason if there is no such partition or node, if nothing is idle, or if fewer nodes are idle than
-    asked for.
+  - Returns every node with its state, and the nodes that match the options.
+  - Fails with the reason if the partition or node does not exist, if no node is idle, or if fewer nodes are idle than
+    requested.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._attributes.info_module
@@ -27,28 +27,28 @@ options:
     type: str
   nodelist:
     description:
-      - Only these nodes; names, or Slurm's ranges such as V(gpu[1-4,7]).
+      - Only these nodes, as names or as Slurm's ranges such as V(gpu[1-4,7]).
     type: list
     elements: str
     default: []
   nodes:
     description:
-      - So many nodes, the first ones that are idle.
+      - Number of nodes. The first idle ones are selected.
     type: int
   busy_too:
     description:
-      - Whether nodes that work for somebody are chosen as well.
+      - Whether nodes with running jobs are selected as well.
     type: bool
     default: false
   select:
     description:
-      - Whether it is an error if no node can be chosen.
+      - Whether the module fails if no node can be selected.
     type: bool
     default: true
 """
 
 EXAMPLES = r"""
-- name: Choose all idle nodes of a partition
+- name: Select all idle nodes of a partition
   hpcai.gpucluster.slurm_nodes_info:
     partition: main
   register: __nodes
@@ -69,7 +69,7 @@ nodes:
       type: list
       elements: str
     state:
-      description: State in lower case, without marks.
+      description: State in lower case, without flags.
       type: str
       sample: idle
     answers:
@@ -88,20 +88,20 @@ nodes:
       description: Number of CPUs.
       type: int
     reason:
-      description: Why the node is down or drained.
+      description: Reason why the node is down or drained.
       type: str
 wanted:
-  description: Names of the nodes of O(partition) and O(nodelist), in whatever state.
+  description: Names of the nodes of O(partition) and O(nodelist), in any state.
   returned: always
   type: list
   elements: str
 selected:
-  description: Names of the nodes that a test may take.
+  description: Names of the nodes that a test may use.
   returned: always
   type: list
   elements: str
 busy:
-  description: Names of the nodes that were skipped because they work for somebody.
+  description: Names of the nodes that were skipped because they run jobs.
   returned: always
   type: list
   elements: str
@@ -126,7 +126,7 @@ if t.TYPE_CHECKING:
 
 
 def names(run: Runner, expressions: Sequence[str]) -> list[str]:
-    """Return the names behind ranges."""
+    """Return the node names of ranges."""
     if not expressions:
         return []
     code, out, err = run(["scontrol", "show", "hostnames", ",".join(expressions)])
@@ -136,7 +136,7 @@ def names(run: Runner, expressions: Sequence[str]) -> list[str]:
 
 
 def info(run: Runner, params: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return nodes and choice."""
+    """Return the nodes and the selection."""
     code, out, err = run(["sinfo", "--Node", "--noheader", f"--format={slurm_nodes.FORMAT}"])
     if code != 0:
         raise slurm_nodes.SelectionError(f"sinfo exited {code}: {(err or out).strip()}")

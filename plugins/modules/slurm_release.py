@@ -2,21 +2,21 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module that refuses a release of Slurm that the cluster cannot be taken to."""
+"""Module that refuses a release of Slurm to which the cluster cannot be upgraded."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_release
-short_description: Refuse a release of Slurm that the cluster cannot be taken to
+short_description: Refuse a release of Slurm to which the cluster cannot be upgraded
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Reads which release of slurmctld is installed, and fails for a step back and for a gap that Slurm does not support.
-    It names the releases that lead to the wanted one.
-  - Releases up to 24.05 read the state of the two major releases before, those from 24.11 on that of the three before.
-    The source is SchedMD's upgrade guide (doc/html/upgrades.shtml, section Compatibility Window).
+  - Reads the installed release of slurmctld, and fails for a downgrade and for an upgrade that Slurm does not support.
+    The error names the intermediate releases.
+  - Releases up to 24.05 read the state of the two previous major releases, those from 24.11 on that of the three
+    previous ones. The source is SchedMD's upgrade guide (doc/html/upgrades.shtml, section Compatibility Window).
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._attributes.info_module
@@ -26,17 +26,17 @@ options:
     type: str
     required: true
   upgrade:
-    description: Whether another major release is allowed. Without it only another build of the same one is.
+    description: Whether another major release is allowed. Without it only another build of the same one is allowed.
     type: bool
     default: false
   package:
-    description: The package whose version is read.
+    description: Name of the package whose version is read.
     type: str
     default: slurm-smd-slurmctld
 """
 
 EXAMPLES = r"""
-- name: Refuse a step that Slurm does not support
+- name: Refuse an upgrade that Slurm does not support
   hpcai.gpucluster.slurm_release:
     version: 26.05.4
     upgrade: true
@@ -44,7 +44,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 present:
-  description: The version that is installed; empty where there is none.
+  description: Installed version; empty if the package is not installed.
   returned: success
   type: str
   sample: 24.11.5-1+gpucluster.883b557fd694
@@ -64,7 +64,7 @@ _UNKNOWN = 1  # dpkg-query has no such package
 
 
 def present(run: Runner, package: str) -> str:
-    """Return the version of a package; empty where it is not installed."""
+    """Return the version of a package; empty if it is not installed."""
     code, out, err = run(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", package])
     if code not in (0, _UNKNOWN):
         raise release.VersionError(f"dpkg-query exited {code}: {err.strip() or out.strip()}")

@@ -2,24 +2,24 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Let Slurm load a SPANK plugin, after it was tried."""
+"""Enable a SPANK plugin in Slurm after a test."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: spank_plugin
-short_description: Let Slurm load a SPANK plugin, after it was tried
+short_description: Enable a SPANK plugin in Slurm after a test
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - A plugin that Slurm cannot load, that was built for another release, or that does not take its options fails every
-    job of a machine. So before it is named to Slurm, C(srun) and C(sbatch) of the machine load it from a configuration
-    of their own. What they refuse does not land, and the plugin before it stays.
-  - The plugin is C(required) in C(plugstack.conf). An optional one that fails would let a job run without what it was
-    asked for, such as outside of its container.
-  - C(plugstack.conf) of the cluster has to include the directory, with C(include /etc/slurm/plugstack.conf.d/*.conf).
-  - slurmd reads its plugins when it starts. Restart it after a change; running jobs go on.
+  - A plugin that Slurm cannot load, that was built for another release, or that refuses its options fails every job of
+    a machine. So the module first loads it in C(srun) and C(sbatch) with a temporary configuration. If they refuse it,
+    it is not enabled, and the previous plugin stays.
+  - The plugin is C(required) in C(plugstack.conf). If an optional one fails, a job runs without the requested feature,
+    for example outside of its container.
+  - C(plugstack.conf) of the cluster must include the directory, with C(include /etc/slurm/plugstack.conf.d/*.conf).
+  - slurmd reads its plugins when it starts. Restart it after a change; running jobs continue.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -32,31 +32,31 @@ attributes:
     support: full
 options:
   name:
-    description: Name of the plugin, which the file in O(directory) gets.
+    description: Name of the plugin and of its file in O(directory).
     type: str
     required: true
   state:
-    description: Whether Slurm is to load it.
+    description: Whether Slurm loads the plugin.
     type: str
     choices: [present, absent]
     default: present
   plugin:
     description:
-      - Where Slurm loads the plugin from. Required if O(state=present).
-      - Use a name that changes with the plugin, so that a running slurmd is seen to have another one.
+      - Path from which Slurm loads the plugin. Required if O(state=present).
+      - Use a path that changes with the plugin, so that a running slurmd with another plugin can be detected.
     type: path
   source:
     description:
-      - A file on the machine that O(plugin) is to be a copy of. It is tried before it is copied.
-      - Without it, O(plugin) is there already.
+      - A file on the machine that is copied to O(plugin). It is tested before it is copied.
+      - Without it, O(plugin) must exist.
     type: path
   arguments:
-    description: Options of the plugin, one word each.
+    description: Options of the plugin, one per item.
     type: list
     elements: str
     default: []
   shows:
-    description: Text that C(srun --help) and C(sbatch --help) show when the plugin works.
+    description: String that C(srun --help) and C(sbatch --help) print when the plugin works.
     type: str
     default: ""
   directory:
@@ -65,13 +65,13 @@ options:
     default: /etc/slurm/plugstack.conf.d
   obsolete:
     description:
-      - Pattern of earlier files of the plugin, which are removed when Slurm no longer loads them.
-      - O(plugin) is spared.
+      - Pattern of earlier files of the plugin, which are removed after Slurm stops loading them.
+      - O(plugin) is kept.
     type: path
 """
 
 EXAMPLES = r"""
-- name: Let Slurm load pyxis
+- name: Enable pyxis in Slurm
   hpcai.gpucluster.spank_plugin:
     name: pyxis
     source: /var/cache/site/spank_pyxis-0.24.0.so
@@ -80,7 +80,7 @@ EXAMPLES = r"""
     shows: --container-image
   notify: Restart slurmd
 
-- name: Let Slurm load it no more
+- name: Disable pyxis in Slurm
   hpcai.gpucluster.spank_plugin:
     name: pyxis
     state: absent
@@ -88,7 +88,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 line:
-  description: The line that Slurm reads.
+  description: The line in the configuration of Slurm.
   returned: when O(state=present)
   type: str
   sample: required /usr/local/lib/slurm/spank_pyxis-0.24.0.so runtime_path=/run/pyxis
@@ -113,7 +113,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bo
 
 
 def attempt(module: AnsibleModule, plugin: str) -> None:
-    """Have Slurm of this machine load a plugin from a configuration of its own; raises SpankError."""
+    """Load a plugin in Slurm of this machine from a temporary configuration; raises SpankError."""
     commands = [module.get_bin_path(name) for name in spank_plugin.COMMANDS]
     if module.check_mode and not (Path(plugin).exists() and all(commands)):
         return
@@ -133,12 +133,12 @@ def attempt(module: AnsibleModule, plugin: str) -> None:
 
 
 def is_copy(source: str | None, plugin: str) -> bool:
-    """Whether the plugin is what it is to be a copy of."""
+    """Return whether the plugin is equal to its source."""
     return not source or (Path(plugin).exists() and filecmp.cmp(source, plugin, shallow=False))
 
 
 def put(module: AnsibleModule, path: Path, write: t.Callable[[str], t.Any]) -> None:
-    """Put a file in place at once; raises OSError."""
+    """Write a file atomically; raises OSError."""
     path.parent.mkdir(0o755, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=module.tmpdir)
     os.close(handle)
@@ -148,7 +148,7 @@ def put(module: AnsibleModule, path: Path, write: t.Callable[[str], t.Any]) -> N
 
 
 def present(module: AnsibleModule, path: Path, found: str) -> tuple[str, bool]:
-    """Try the plugin and let Slurm load it; return the file's text and whether anything changed."""
+    """Test and enable the plugin; return the file's content and whether anything changed."""
     params = module.params
     source, plugin = params["source"], params["plugin"]
     wanted = spank_plugin.line(plugin, params["arguments"])
@@ -166,14 +166,14 @@ def present(module: AnsibleModule, path: Path, found: str) -> tuple[str, bool]:
 
 
 def absent(module: AnsibleModule, path: Path, found: str) -> tuple[str, bool]:
-    """Let Slurm load the plugin no more."""
+    """Disable the plugin."""
     if found and not module.check_mode:
         path.unlink()
     return "", bool(found)
 
 
 def remove_obsolete(module: AnsibleModule) -> list[str]:
-    """Remove the files of the plugin that Slurm loads no more, and return them."""
+    """Remove the files of the plugin that Slurm no longer loads, and return them."""
     pattern = Path(module.params["obsolete"] or "/")
     spared = module.params["plugin"] if module.params["state"] == "present" else None
     found = [path for path in pattern.parent.glob(pattern.name or "-") if str(path) != spared]

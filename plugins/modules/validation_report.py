@@ -8,20 +8,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: validation_report
-short_description: Reach the verdict on a cluster and write the report
+short_description: Determine the verdict on a cluster and write the report
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Puts the stages of a validation together, compares them with an earlier run, and returns the verdict.
-  - Writes C(report.json), C(junit.xml) and C(report.html) on the control node, into a directory with the name of
-    the run.
-  - C(report.html) is one file without scripts that loads nothing from anywhere. Its size is bounded, for many nodes
-    without a complaint become one line.
+  - Combines the stages of a validation, compares them with an earlier run, and returns the verdict.
+  - Writes C(report.json), C(junit.xml) and C(report.html) on the control node, to a directory with the name of the run.
+  - C(report.html) is one file without scripts and external resources. Its size is bounded, because many nodes without a
+    fault become one line.
   - In C(junit.xml) each stage is a suite, and each check of each node a case. Checks that did not run are skipped.
-  - The verdict is V(fail) if a check failed, if a stage that was asked for did not run, or if nothing at all was
-    proved. It is V(warn) if there are warnings or regressions, and V(pass) otherwise. A check that did not run
-    never counts as passed.
+  - The verdict is V(fail) if a check failed, if a requested stage did not run, or if the run proved nothing. It is
+    V(warn) if there are warnings or regressions, and V(pass) otherwise. A check that did not run never counts as
+    passed.
   - The task does not fail if the verdict is V(fail).
   - It is an action; it needs no connection.
 extends_documentation_fragment:
@@ -44,14 +43,14 @@ options:
     elements: dict
     required: true
   stages:
-    description: Names of the stages that were asked for.
+    description: Names of the requested stages.
     type: list
     elements: str
     required: true
   run:
     description:
-      - Name of the run, and of its directory. The time of its beginning as C(20261120T101500Z) tells how long it
-        took.
+      - Name of the run, and of its directory. If it is the start time as C(20261120T101500Z), the report contains the
+        duration.
     type: str
     required: true
   cluster:
@@ -59,7 +58,7 @@ options:
     type: str
     default: ""
   directory:
-    description: Directory on the control node in which the reports of all runs are kept.
+    description: Directory on the control node that contains the reports of all runs.
     type: path
     required: true
   baseline:
@@ -68,11 +67,11 @@ options:
         10 percent (80 between CPUs), or a worse status, is a regression.
     type: path
   reasons:
-    description: What the prologs of drained nodes printed, by node. It completes Slurm's reason C(Prolog error).
+    description: Output of the prologs of drained nodes, by node. It completes Slurm's reason C(Prolog error).
     type: dict
     default: {}
   plots:
-    description: Whether the page shows bandwidth over message size and the map of pairs.
+    description: Whether the page shows bandwidth by message size and the map of pairs.
     type: bool
     default: true
 seealso:
@@ -88,7 +87,7 @@ EXAMPLES = r"""
     directory: ~/validation
   register: __report
 
-- name: Fail if the cluster is bad
+- name: Fail if the verdict is fail
   ansible.builtin.assert:
     that: __report.verdict != 'fail'
     fail_msg: "{{ [__report.summary] + __report.worst }}"
@@ -104,7 +103,7 @@ summary:
   returned: always
   type: str
 worst:
-  description: What failed, one line each; the node or path that the search named comes first.
+  description: Failed checks, one line each; the node or path that the search found comes first.
   returned: always
   type: list
   elements: str

@@ -13,17 +13,16 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Runs all modules of a stage on a host that can submit jobs, judges what they return, and returns the stage with
-    its checks.
-  - The role C(validate) runs the stages in their order. M(hpcai.gpucluster.validation_report) makes the
-    report.
-  - It shows each step as it begins, so that a long stage can be followed.
-  - The search for a slow node is part of the stage V(nccl). It measures groups of nodes until the slow node or path
-    is known, in about log2(number of nodes) measurements, and two more for each bad node.
-  - A stage that cannot go on does not fail the task. It returns a failed check with the reason, beside all that it
-    has measured. The task fails only if a setting is wrong, before anything is measured.
-  - It cancels its jobs when Ansible is interrupted, when the connection breaks, and when the C(timeout) of the task
-    is over.
+  - Runs all modules of a stage on a host that can submit jobs, evaluates their results, and returns the stage with its
+    checks.
+  - The role C(validate) runs the stages in order. M(hpcai.gpucluster.validation_report) writes the report.
+  - Prints each step when it starts, so that the progress of a long stage is visible.
+  - The search for a slow node is part of the stage V(nccl). It measures groups of nodes until the slow node or path is
+    known, in about log2(number of nodes) measurements, plus two for each bad node.
+  - A stage that cannot continue does not fail the task. It returns a failed check with the reason, in addition to all
+    its measurements. The task fails only if a setting is wrong, before the first measurement.
+  - Cancels its jobs when Ansible is interrupted, when the connection breaks, and when the C(timeout) of the task
+    expires.
   - It is an action, which runs M(hpcai.gpucluster.slurm_nodes_info), M(hpcai.gpucluster.slurm_job) and
     M(hpcai.gpucluster.nccl_test) on the host.
 extends_documentation_fragment:
@@ -50,23 +49,22 @@ options:
         hpcai.gpucluster.validate).
       - All of C(busy_too), C(collectives), C(command), C(container_image), C(container_mounts), C(cpu_bind),
         C(cpus_per_task), C(dcgm_level), C(environment), C(gpus_per_node), C(hardware), C(iterations), C(max_bytes),
-        C(min_bytes), C(mpi), C(node_checks), C(nodelist), C(nodes), C(pair_rounds), C(partition),
-        C(pending_timeout), C(program), C(relative), C(repeats), C(search_rounds), C(stages), C(submit_options),
-        C(test_timeout), C(thresholds) and C(time_limit).
-      - C(mpi_program) is the text of the Python program that measures MPI between CPUs.
+        C(min_bytes), C(mpi), C(node_checks), C(nodelist), C(nodes), C(pair_rounds), C(partition), C(pending_timeout),
+        C(program), C(relative), C(repeats), C(search_rounds), C(stages), C(submit_options), C(test_timeout),
+        C(thresholds) and C(time_limit) are required.
+      - C(mpi_program) is the source of the Python program that measures MPI between CPUs.
     type: dict
     required: true
   facts:
     description:
-      - Results of M(hpcai.gpucluster.node_consistency_info) by host. A host without C(versions) did not answer,
-        and takes part in nothing.
+      - Results of M(hpcai.gpucluster.node_consistency_info) by host. A host without C(versions) did not answer, and is
+        excluded.
     type: dict
     default: {}
   earlier:
     description:
-      - Results of this action for earlier stages, in their order. Nodes that ran no job in one of them take no
-        part.
-      - Without any, the stage chooses its nodes.
+      - Results of this action for earlier stages, in order. Nodes that ran no job in one of them are excluded.
+      - If empty, the stage selects its nodes.
     type: list
     elements: dict
     default: []
@@ -81,7 +79,7 @@ EXAMPLES = r"""
     settings: "{{ __validate_settings }}"
   register: __scheduler
 
-- name: Measure the bandwidth between the nodes that ran them
+- name: Measure the bandwidth between these nodes
   hpcai.gpucluster.validation_stage:
     stage: nccl
     settings: "{{ __validate_settings }}"
@@ -91,7 +89,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 stage:
-  description: The stage, as M(hpcai.gpucluster.validation_report) takes it.
+  description: The stage, as input for M(hpcai.gpucluster.validation_report).
   returned: always, except in check mode
   type: dict
   contains:
@@ -109,7 +107,7 @@ stage:
       type: list
       elements: str
 nodes:
-  description: What the next stages need to know about the nodes.
+  description: Information about the nodes for the next stages.
   returned: always, except in check mode
   type: dict
 """
