@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Bring the groups, users, keys and sudo rules of a machine to a list; every process start goes through a runner."""
+"""Configure the groups, users, keys and sudo rules of a machine. An injected runner starts every process."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if t.TYPE_CHECKING:
 
 
 class AccountsError(Exception):
-    """The lists do not fit, and nothing was changed; the problems are complete sentences."""
+    """The lists cannot be applied, and nothing was changed. Each problem is a complete sentence."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        """Keep the problems."""
+        """Store the problems."""
         super().__init__("; ".join(problems))
         self.problems = list(problems)
 
 
 class CommandError(AccountsError):
-    """A command failed when others may have changed something."""
+    """A command failed. Earlier commands may have changed the machine."""
 
 
 class Result(t.NamedTuple):
-    """What was done, or would be in check mode."""
+    """The changes that were made, or that check mode would make."""
 
     actions: list[str]
     warnings: list[str]
@@ -52,7 +52,7 @@ def reconcile(
     pairs: Mapping[str, KeyPair],
     check: bool,
 ) -> Result:
-    """Compare, refuse what does not fit before anything is changed, then change only what differs."""
+    """Change what differs between the lists and the machine. If a list is invalid, raise AccountsError first."""
     database = Database.read(host.read_required)
     rules, present = sudo_text(accounts), sudo.current()
     problems = machine_problems(accounts, database, defaults, host.executable, host.processes)
@@ -79,7 +79,7 @@ def reconcile(
 
 
 def _execute(steps: Plan, accounts: Accounts, database: Database, host: Host) -> None:
-    """Run the commands in an order in which each finds what it needs."""
+    """Run the commands in the order of their dependencies."""
     force = {removed.name for removed in accounts.removed if removed.force}
     for step in steps.removals:
         name = step.argv[-1]
@@ -91,7 +91,7 @@ def _execute(steps: Plan, accounts: Accounts, database: Database, host: Host) ->
     for step in (*steps.groups, *steps.users):
         _call(host, step.argv)
     if steps.hashes:
-        # Through standard input: arguments can be read by every user of the host.
+        # Use standard input, because every user of the host can read the arguments of a process.
         lines = "".join(f"{name}:{field}\n" for name, field in steps.hashes.items())
         _call(host, ("chpasswd", "--encrypted"), lines)
     for step in steps.late:
@@ -99,7 +99,7 @@ def _execute(steps: Plan, accounts: Accounts, database: Database, host: Host) ->
 
 
 def _end_processes(uid: int, host: Host) -> None:
-    """End the processes of a user and wait two seconds at most until they are gone."""
+    """Kill the processes of a user and wait at most two seconds for them to end."""
     for _attempt in range(20):
         found = host.processes(uid)
         if not found:
@@ -110,7 +110,7 @@ def _end_processes(uid: int, host: Host) -> None:
 
 
 def _remove_left_groups(steps: Plan, database: Database, host: Host) -> None:
-    """Remove the own groups of removed users where userdel is set up not to do it (USERGROUPS_ENAB)."""
+    """Remove the private groups of removed users if userdel is configured to keep them (USERGROUPS_ENAB)."""
     names = [step.argv[-1] for step in steps.removals]
     expected = set(database.groups) - set(database.without(names).groups)
     for name in sorted(expected & set(Database.read(host.read_required).groups)):
@@ -131,7 +131,7 @@ def _settle(
     pairs: Mapping[str, KeyPair],
     check: bool,
 ) -> list[str]:
-    """Bring homes and keys up to date; where check mode made no group yet, any number serves."""
+    """Update homes and keys. In check mode a group may be missing; its GID is then a placeholder."""
     groups = (database if check else Database.read(host.read_required)).groups
     planned = {group.name: group.gid or 0 for group in accounts.groups}
     actions = []

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Public keys as OpenSSH writes them, and the part of an authorized_keys file that Ansible owns."""
+"""OpenSSH public keys, and the block of an authorized_keys file that Ansible manages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 BEGIN = "# BEGIN hpcai.gpucluster (written by Ansible, changes between these lines are lost)"
 END = "# END hpcai.gpucluster"
 
-# The number of fields in the key's blob, the type's name included
+# Number of fields in the blob of a key, including the name of its type
 # (RFC 4253 6.6, RFC 5656 3.1, RFC 8709 4, OpenSSH PROTOCOL.u2f).
 FIELDS = {
     "ssh-ed25519": 2,
@@ -33,14 +33,14 @@ _OPTIONS = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+\s+')
 
 
 def key_lines(value: t.Any) -> list[str]:
-    """Return the keys of a list or of a text with one key per line, without comments and empty lines."""
+    """Return the keys of a list or of a string with one key per line, without comments and empty lines."""
     texts = [value] if isinstance(value, str) else list(value or [])
     lines = [line.strip() for text in texts for line in str(text).splitlines()]
     return list(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
 
 
 def key_problem(line: str) -> str | None:
-    """Return what is wrong with a line of an authorized_keys file, or nothing."""
+    """Return the fault of a line of an authorized_keys file, or None."""
     words = _without_options(line).split(None, 2)
     if not words or words[0] not in FIELDS:
         return f"no key type; allowed: {', '.join(FIELDS)}"
@@ -56,7 +56,7 @@ def key_problem(line: str) -> str | None:
 
 
 def _without_options(line: str) -> str:
-    """Return the line from its key type on."""
+    """Return the line without the options before its key type."""
     if line.split(None, 1)[0] in FIELDS:
         return line
     options = _OPTIONS.match(line)
@@ -64,7 +64,7 @@ def _without_options(line: str) -> str:
 
 
 def _fields(blob: bytes) -> list[bytes]:
-    """Return the length-prefixed fields of a key's blob."""
+    """Return the length-prefixed fields of the blob of a key."""
     fields, rest = [], blob
     while rest:
         size = int.from_bytes(rest[:4], "big")
@@ -76,7 +76,7 @@ def _fields(blob: bytes) -> list[bytes]:
 
 
 def authorized_keys(current: str, keys: Sequence[str], exclusive: bool) -> str:
-    """Return an authorized_keys file with the keys between two markers; other lines stay, unless exclusive is true."""
+    """Return an authorized_keys file with the keys between two markers. Remove other lines if exclusive is true."""
     block = [BEGIN, *keys, END] if keys else []
     before, after = ([], []) if exclusive else _outside(current.splitlines())
     lines = [*before, *block, *after]
@@ -84,7 +84,7 @@ def authorized_keys(current: str, keys: Sequence[str], exclusive: bool) -> str:
 
 
 def _outside(lines: list[str]) -> tuple[list[str], list[str]]:
-    """Return the lines before and after the markers; a marker without its partner is dropped."""
+    """Return the lines before and after the markers. Drop a marker without its counterpart."""
     begin = lines.index(BEGIN) if BEGIN in lines else None
     if begin is None or END not in lines[begin:]:
         return [line for line in lines if line not in (BEGIN, END)], []

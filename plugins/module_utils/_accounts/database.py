@@ -33,7 +33,7 @@ class Entry(t.NamedTuple):
 
 
 class Database(t.NamedTuple):
-    """The local accounts by name; hashes holds the second field of /etc/shadow."""
+    """The local accounts by name. The field hashes contains the second field of /etc/shadow."""
 
     users: dict[str, Account]
     groups: dict[str, Entry]
@@ -41,7 +41,7 @@ class Database(t.NamedTuple):
 
     @classmethod
     def read(cls, read: Callable[[str], str]) -> Database:
-        """Read the files through a function that returns the text of a path."""
+        """Read the files with a function that returns the content of a path."""
         users = {
             name: Account(name, int(uid), int(gid), gecos, home, shell)
             for name, _hash, uid, gid, gecos, home, shell in _fields(read("/etc/passwd"), 7, numbers=(2, 3))
@@ -53,7 +53,7 @@ class Database(t.NamedTuple):
         return cls(users, groups, {fields[0]: fields[1] for fields in _fields(read("/etc/shadow"), 9)})
 
     def memberships(self) -> dict[str, set[str]]:
-        """Return the supplementary groups of every user that has some."""
+        """Return the supplementary groups of each user that has any."""
         found: dict[str, set[str]] = {}
         for group in self.groups.values():
             for member in group.members:
@@ -61,7 +61,7 @@ class Database(t.NamedTuple):
         return found
 
     def without(self, names: Iterable[str]) -> Database:
-        """Return what userdel leaves: it takes a group of the same name along if nobody else uses that."""
+        """Return the database after userdel, which also removes a group of the same name that no other user has."""
         gone = set(names)
         users = {name: user for name, user in self.users.items() if name not in gone}
         groups = {
@@ -76,7 +76,7 @@ class Database(t.NamedTuple):
 
 
 def _fields(text: str, count: int, numbers: tuple[int, ...] = ()) -> Iterator[list[str]]:
-    """Yield the fields of the lines that have the right form; others (comments, lines of NIS) are nobody's account."""
+    """Yield the fields of each line that describes an account. Skip other lines, such as comments and NIS entries."""
     for line in text.splitlines():
         fields = line.split(":")
         if len(fields) == count and fields[0] and all(fields[number].isdigit() for number in numbers):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Home directories and the files below ~/.ssh, which are read and written with the rights of their owner."""
+"""Manage home directories and the files in ~/.ssh, with the permissions of their owner."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class KeyPair(t.NamedTuple):
 
 
 def is_mounted(path: str, mountinfo: str) -> bool:
-    """Tell whether something is mounted at a path, or is at its first use."""
+    """Return whether a file system is mounted at a path, or will be mounted on first access."""
     return path in fstab.mounted(mountinfo) or path in fstab.waiting(mountinfo)
 
 
 @contextlib.contextmanager
 def rights_of(name: str, uid: int, gid: int) -> Iterator[None]:
-    """Act with the rights of a user: links lead only where the user may go, and a server that squashes root agrees."""
+    """Run the block with the permissions of a user, which limits symbolic links and works on NFS with root squash."""
     before = os.geteuid(), os.getegid(), os.getgroups()
     os.setgroups(os.getgrouplist(name, gid))
     os.setegid(gid)
@@ -60,7 +60,7 @@ def rights_of(name: str, uid: int, gid: int) -> Iterator[None]:
 
 
 class Homes:
-    """Home directories of users on one machine."""
+    """The home directories of users on one machine."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Homes:
         skeleton: Path = Path("/etc/skel"),
         rights: Callable[[str, int, int], contextlib.AbstractContextManager[None]] = rights_of,
     ) -> None:
-        """Take the mode and contents of new homes, and the way to act as a user."""
+        """Set the mode and content of new homes, and the context manager that assumes the permissions of a user."""
         self._check = check
         self._exclusive = exclusive
         self._mode = mode
@@ -79,7 +79,7 @@ class Homes:
         self.warnings: list[str] = []
 
     def settle(self, user: User, gid: int, pair: KeyPair | None) -> list[str]:
-        """Make the home of a user and the keys in it; return what was (or would be) done."""
+        """Create the home of a user and write its keys. Return the actions, which check mode only reports."""
         home = Path(user.home)
         try:
             made = self._make(home, user.uid, gid)
@@ -90,7 +90,7 @@ class Homes:
             return []
 
     def _make(self, home: Path, uid: int, gid: int) -> list[str]:
-        """Make a home as a copy of the skeleton; it gets its name last, so that a killed run leaves no half of one."""
+        """Create a home from the skeleton. Rename it last, so that an interrupted run leaves no partial home."""
         if home.exists():
             owner = home.stat().st_uid
             if owner != uid and not self._check:
@@ -111,7 +111,7 @@ class Homes:
         return [f"make home {home}"]
 
     def _keys(self, home: Path, user: User, pair: KeyPair | None) -> list[str]:
-        """Bring the files of ~/.ssh up to date, as the user."""
+        """Update the files in ~/.ssh as the user."""
         directory = home / ".ssh"
         keys, files = list(user.ssh_keys), {}
         if pair:
@@ -119,7 +119,7 @@ class Homes:
             if own in ("", pair.private):
                 files = {PRIVATE: (pair.private, 0o600), PUBLIC: (pair.public, 0o644)}
             else:
-                # A key that the user made stays, and opens the way between machines that share the home.
+                # Keep a key that the user created, and authorize it for logins between machines that share the home.
                 keys += [line for line in key_lines(self._read(directory / PUBLIC)) if key_problem(line) is None]
             keys += key_lines(pair.public)
         current = self._read(directory / "authorized_keys")
@@ -127,7 +127,7 @@ class Homes:
         return [action for name, (text, mode) in files.items() for action in self._put(directory / name, text, mode)]
 
     def _read(self, path: Path) -> str:
-        """Return the text of an ordinary file, or nothing."""
+        """Return the content of a regular file, or an empty string."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError):
@@ -145,7 +145,7 @@ class Homes:
             return data.decode("utf-8", "surrogateescape")
 
     def _put(self, path: Path, text: str, mode: int) -> list[str]:
-        """Write a file in one step if its text differs or others may write it."""
+        """Replace a file atomically if its content differs or if other users can write to it."""
         try:
             loose = (path.lstat().st_mode | path.parent.stat().st_mode) & _OTHERS_WRITE and not path.is_symlink()
         except OSError:

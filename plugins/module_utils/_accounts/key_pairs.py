@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Key pairs of users, made once and kept in a directory that only root can read."""
+"""SSH key pairs of users: generated once and stored in a directory that only root can read."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if t.TYPE_CHECKING:
 
 
 class KeyStoreError(Exception):
-    """ssh-keygen failed, or the directory is not what it should be."""
+    """ssh-keygen failed, or the directory is invalid."""
 
 
 class KeyStore:
-    """A directory with one directory per user, in it id_ed25519 and id_ed25519.pub."""
+    """A directory with one subdirectory per user, which contains id_ed25519 and id_ed25519.pub."""
 
     def __init__(self, path: Path, run: Runner, keygen: str = "ssh-keygen") -> None:
-        """Take the directory and the runner."""
+        """Set the directory and the runner."""
         self._path = path
         self._run = run
         self._keygen = keygen
@@ -46,7 +46,7 @@ class KeyStore:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the directory, and let nobody else make keys meanwhile."""
+        """Create the directory and hold its lock, so that no other process generates keys."""
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path.chmod(0o700)
         handle = os.open(self._path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -57,7 +57,7 @@ class KeyStore:
             os.close(handle)
 
     def make(self, name: str) -> None:
-        """Make a pair under another name first, so that a killed run leaves none or a whole one."""
+        """Generate a pair in a temporary directory and rename it, so that an interrupted run leaves no partial pair."""
         work = Path(tempfile.mkdtemp(dir=self._path, prefix=".new."))
         try:
             argv = [self._keygen, "-q", "-t", "ed25519", "-N", "", "-C", f"{name}@gpucluster"]
@@ -74,7 +74,7 @@ class KeyStore:
         shutil.rmtree(self._path / name)
 
     def pair(self, name: str) -> dict[str, str]:
-        """Return the two halves of a pair."""
+        """Return the private and the public key of a pair."""
         directory = self._path / name
         return {
             "private": (directory / "id_ed25519").read_text(encoding="utf-8"),

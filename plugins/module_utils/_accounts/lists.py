@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Lists of users and groups as people write them: read, completed and judged, without a look at any machine."""
+"""Parse, complete and validate the input lists of users and groups, without access to a machine."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if t.TYPE_CHECKING:
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 LOWEST, HIGHEST = 1000, 2_147_483_647
 NOBODY = (65534, 65535)
-# Accounts and groups of the system and of the cluster's daemons. The module finds others on the machine.
+# Accounts and groups of the system and of the daemons of the cluster. The module finds others on the machine.
 SYSTEM_USERS = ("root", "nobody", "munge", "slurm", "mysql", "sshd", "messagebus", "_apt")
 SYSTEM_GROUPS = ("root", "nobody", "nogroup", "munge", "slurm", "mysql", "shadow")
-NOWHERE = "/nonexistent"  # the home of Debian's accounts that have none
+NOWHERE = "/nonexistent"  # the home of Debian accounts that have no home
 SUDO_ALL = "ALL=(ALL:ALL) NOPASSWD: ALL"
 
 REMOVED_KEYS = ("name", "username", "remove_home", "remove", "force", "system")
@@ -38,7 +38,7 @@ _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 
 
 class Group(t.NamedTuple):
-    """A group that must or must not be there; a group of the system may leave its number to the machine."""
+    """A group that must be present or absent. A system group may omit its GID; the machine then assigns it."""
 
     name: str
     gid: int | None
@@ -48,7 +48,7 @@ class Group(t.NamedTuple):
 
 
 class User(t.NamedTuple):
-    """A user that must be there."""
+    """A user that must be present."""
 
     name: str
     uid: int
@@ -68,7 +68,7 @@ class User(t.NamedTuple):
 
 
 class Removed(t.NamedTuple):
-    """A user that must not be there."""
+    """A user that must be absent."""
 
     name: str
     remove_home: bool = False
@@ -77,7 +77,7 @@ class Removed(t.NamedTuple):
 
 
 class Accounts(t.NamedTuple):
-    """Everything that is wanted on a machine."""
+    """The wanted users and groups of a machine."""
 
     users: tuple[User, ...] = ()
     groups: tuple[Group, ...] = ()
@@ -85,7 +85,7 @@ class Accounts(t.NamedTuple):
 
 
 class Defaults(t.NamedTuple):
-    """What a user gets that says nothing else, and how the messages call the three lists."""
+    """Defaults of users, and the names of the three lists in messages."""
 
     per_user_group: bool = True
     primary_group: str = "users"
@@ -97,10 +97,10 @@ class Defaults(t.NamedTuple):
 
 
 class _Item:
-    """One entry of a list; every read checks the type and notes what is wrong."""
+    """One entry of a list. Each method that reads a key checks its type and records a problem."""
 
     def __init__(self, where: str, raw: Mapping[str, t.Any], allowed: Sequence[str]) -> None:
-        """Note keys that nobody reads."""
+        """Record unknown keys."""
         name = raw.get("username") or raw.get("name")
         self.where = f"{where} ({name})" if name else where
         self.raw = raw
@@ -109,15 +109,15 @@ class _Item:
             self.wrong(f"key {key!r} is unknown; allowed: {', '.join(allowed)}")
 
     def wrong(self, text: str) -> None:
-        """Note a problem."""
+        """Record a problem."""
         self.problems.append(f"{self.where}: {text}")
 
     def first(self, *keys: str) -> t.Any:
-        """Return the first of the keys that has a value."""
+        """Return the value of the first key that has one."""
         return next((self.raw[key] for key in keys if self.raw.get(key) is not None), None)
 
     def text(self, default: str, *keys: str) -> str:
-        """Return a line of text that may stand in /etc/passwd."""
+        """Return a string that is valid in a field of /etc/passwd."""
         value = self.first(*keys)
         if value is None:
             return default
@@ -127,7 +127,7 @@ class _Item:
         return value
 
     def flag(self, default: t.Any, *keys: str) -> t.Any:
-        """Return a yes or no."""
+        """Return a boolean."""
         value = self.first(*keys)
         if value is None or isinstance(value, bool):
             return default if value is None else value
@@ -136,14 +136,14 @@ class _Item:
         return _WORDS.get(str(value).lower(), default)
 
     def choice(self, default: str, key: str, allowed: Sequence[str]) -> str:
-        """Return one of a few words."""
+        """Return one of the allowed strings."""
         value = self.first(key)
         if value is not None and value not in allowed:
             self.wrong(f"{key} is {value!r}; allowed: {' or '.join(allowed)}")
         return str(value or default)
 
     def number(self, key: str, system: bool) -> int | None:
-        """Return a uid or gid in the range that people may use."""
+        """Return a UID or GID in the allowed range."""
         value = self.first(key)
         lowest = 1 if system else LOWEST
         hint = "" if system else ", or less with system: true"
@@ -157,7 +157,7 @@ class _Item:
         return int(value)
 
     def name(self, value: t.Any, key: str) -> str:
-        """Return a name that useradd takes."""
+        """Return a name that useradd accepts."""
         if not isinstance(value, str) or not NAME.fullmatch(value):
             found = "missing" if value is None else repr(value)
             self.wrong(f"{key} is {found}; allowed: {NAME.pattern}, at most 32 characters")
@@ -165,14 +165,14 @@ class _Item:
         return value
 
     def path(self, default: str, key: str) -> str:
-        """Return an absolute path in its normal form."""
+        """Return a normalized absolute path."""
         value = self.text(default, key)
         if value and (not value.startswith("/") or posixpath.normpath(value) != value.rstrip("/") or value == "/"):
             self.wrong(f"{key} is {value!r}; allowed: an absolute path below /, without . and ..")
         return value.rstrip("/")
 
     def sudo(self) -> str:
-        """Return what stands behind the name in the sudo rule, or nothing."""
+        """Return the part of the sudo rule after the name, or an empty string."""
         value = self.first("sudo")
         if value is None or isinstance(value, bool) or str(value).lower() in _WORDS:
             return SUDO_ALL if self.flag(False, "sudo") else ""
@@ -183,7 +183,7 @@ class _Item:
 
 
 def group_names(value: t.Any) -> list[str]:
-    """Return the names of a list, or of a text with commas."""
+    """Return the names of a list, or of a comma-separated string."""
     names = value.split(",") if isinstance(value, str) else list(value or [])
     return list(dict.fromkeys(str(name).strip() for name in names if str(name).strip()))
 
@@ -192,7 +192,7 @@ def _password(item: _Item) -> str | None:
     value = item.first("password")
     if value is None:
         return None
-    # The value itself stays out of the message: it may be a password.
+    # Omit the value from the message, because it may be a password.
     if not isinstance(value, str) or not re.fullmatch(r"\$[a-zA-Z0-9]+\$[^:\s]{8,}", value):
         item.wrong("password is not a crypt hash; allowed: a hash such as mkpasswd prints, which begins with $")
         return None
@@ -213,7 +213,7 @@ def _ssh_keys(item: _Item) -> tuple[str, ...]:
 
 
 def _primary(item: _Item, name: str, uid: int | None, defaults: Defaults) -> tuple[str, Group | None]:
-    """Return the primary group's name, and the group itself where it is the user's own."""
+    """Return the name of the primary group, and the group itself if it is the private group of the user."""
     group = item.text("", "group")
     if group and item.first("gid") is not None:
         item.wrong(f"gid is {item.first('gid')!r} beside group {group!r}; allowed: one of them")
@@ -251,7 +251,7 @@ def _user(item: _Item, defaults: Defaults) -> tuple[User, Group | None]:
 
 
 def _person(item: _Item) -> str:
-    """Return the name of a user that is not the system's own."""
+    """Return the name of a user that is not a system account."""
     name = item.name(item.first("username", "name"), "name")
     if name in SYSTEM_USERS:
         item.wrong(f"name is {name!r}, an account of the system; allowed: any other name")
@@ -275,7 +275,7 @@ def _group(item: _Item) -> Group:
 
 
 def _items(variable: str, values: t.Any, allowed: Sequence[str], problems: list[str]) -> Iterable[_Item]:
-    """Yield the entries of a list; a plain name counts as an entry with nothing but a name."""
+    """Yield the entries of a list. A plain string is an entry that has only a name."""
     if values is not None and not isinstance(values, (list, tuple)):
         problems.append(f"{variable} is a {type(values).__name__}; allowed: a list")
         return
@@ -290,7 +290,7 @@ def _items(variable: str, values: t.Any, allowed: Sequence[str], problems: list[
 
 
 def parse(users: t.Any, groups: t.Any, removed: t.Any, defaults: Defaults) -> tuple[Accounts, list[str]]:
-    """Return what is wanted and every problem that can be seen without a machine."""
+    """Return the wanted accounts and every problem that can be found without access to a machine."""
     problems: list[str] = []
     wanted, gone, own = [], [], []
     known = [_group(item) for item in _items(defaults.groups, groups, GROUP_KEYS, problems)]
@@ -309,7 +309,7 @@ def parse(users: t.Any, groups: t.Any, removed: t.Any, defaults: Defaults) -> tu
 
 
 def _conflicts(accounts: Accounts, defaults: Defaults) -> list[str]:
-    """Return what contradicts itself within the lists."""
+    """Return the contradictions within the lists."""
     users = [user for user in accounts.users if user.name]
     groups = [group for group in accounts.groups if group.name and group.present]
     homes = [(user.home, user.name) for user in users if user.home and user.home != NOWHERE]
@@ -320,7 +320,7 @@ def _conflicts(accounts: Accounts, defaults: Defaults) -> list[str]:
         *_shared(defaults.removed, "name", [(user.name, user.name) for user in accounts.removed if user.name]),
         *_shared(defaults.groups, "name", [(group.name, group.name) for group in accounts.groups]),
     ]
-    if not problems:  # a uid that two users have is also the gid of both their groups; saying it once is enough
+    if not problems:  # a duplicate UID is also the GID of both private groups; report it once
         gids = [(group.gid, group.name) for group in groups]
         problems += _shared(f"{defaults.groups}, {defaults.users}", "gid", gids)
     gone = {user.name for user in accounts.removed}
@@ -334,7 +334,7 @@ def _conflicts(accounts: Accounts, defaults: Defaults) -> list[str]:
 
 
 def _shared(variable: str, what: str, pairs: Iterable[tuple[t.Any, str]]) -> list[str]:
-    """Return a problem for every value that two entries have."""
+    """Return a problem for each value that more than one entry has."""
     owners: dict[t.Any, list[str]] = {}
     for value, name in pairs:
         if value:
@@ -347,7 +347,7 @@ def _shared(variable: str, what: str, pairs: Iterable[tuple[t.Any, str]]) -> lis
 
 
 def unknown_groups(accounts: Accounts, machine: Iterable[str], defaults: Defaults, hint: str) -> list[str]:
-    """Return a problem for every group that is neither in the lists nor on the machine."""
+    """Return a problem for each group that is neither in the lists nor on the machine."""
     known = {group.name for group in accounts.groups if group.present} | set(machine)
     return [
         f"{defaults.users} ({user.name}): group {name!r} is unknown; allowed: a group of {defaults.groups}{hint}"

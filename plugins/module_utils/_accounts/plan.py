@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What must be done to the account files of a machine: problems first, then the commands of the shadow tools."""
+"""Plan the changes to the account files of a machine: find problems, then choose the commands of the shadow tools."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if t.TYPE_CHECKING:
 
 
 class Step(t.NamedTuple):
-    """One command, and what it does in words."""
+    """One command and its description."""
 
     text: str
     argv: tuple[str, ...]
 
 
 class Plan:
-    """The way from what a machine has to what it should have."""
+    """The steps from the current to the wanted state of a machine."""
 
     def __init__(self) -> None:
-        """Start with nothing to do."""
+        """Start with an empty plan."""
         self.removals: list[Step] = []
         self.groups: list[Step] = []
         self.users: list[Step] = []
@@ -47,13 +47,13 @@ class Plan:
         self.after: dict[str, dict[str, t.Any]] = {}
 
     def note(self, key: str, before: dict[str, t.Any], after: dict[str, t.Any]) -> None:
-        """Note a difference for the diff."""
+        """Record a difference for diff mode."""
         self.before.setdefault(key, {}).update(before)
         self.after.setdefault(key, {}).update(after)
 
     @property
     def actions(self) -> list[str]:
-        """Return every step in words."""
+        """Return the description of each step."""
         texts = [step.text for step in (*self.removals, *self.groups, *self.users, *self.late)]
         return texts + [f"set the password field of {name}" for name in self.hashes]
 
@@ -65,7 +65,7 @@ def machine_problems(
     exists: Callable[[str], bool],
     processes: Callable[[int], list[int]],
 ) -> list[str]:
-    """Return why the lists do not fit this machine."""
+    """Return the reasons why the lists cannot be applied to this machine."""
     rest = database.without(user.name for user in accounts.removed)
     uids = _holders((other.uid, other.name) for other in rest.users.values())
     gids = _holders((other.gid, other.name) for other in rest.groups.values())
@@ -83,13 +83,13 @@ def machine_problems(
 
 
 def _busy(uid: int, processes: Callable[[int], list[int]]) -> str:
-    """Return the processes of a user in words, or nothing."""
+    """Return a description of the processes of a user, or an empty string."""
     found = processes(uid)
     return f"processes {words.listed(found, 3)} run on this machine" if found else ""
 
 
 def _holders(pairs: Iterable[tuple[int, str]]) -> dict[int, list[str]]:
-    """Return the names that have a number; some machines give one number to several names."""
+    """Return the names for each UID or GID. On some machines several names share one."""
     found: dict[int, list[str]] = {}
     for number, name in pairs:
         found.setdefault(number, []).append(name)
@@ -162,7 +162,7 @@ def _removal_problems(removed: Removed, database: Database, processes: Callable[
 
 
 def plan(accounts: Accounts, database: Database, homes: bool) -> Plan:
-    """Return what must be done; homes says whether this machine may remove home directories."""
+    """Return the steps. The argument homes allows this machine to remove home directories."""
     result = Plan()
     for removed in accounts.removed:
         _plan_removal(result, removed, database, homes)
@@ -275,7 +275,7 @@ def _text(value: t.Any) -> str:
 
 
 def _plan_hash(result: Plan, user: User, rest: Database) -> None:
-    """Plan the password field; a `!` before the hash is the lock, which stays as it is unless lock says otherwise."""
+    """Plan the password field. A `!` before the hash locks the password, and remains unless the option lock is set."""
     current = rest.hashes.get(user.name, "!")
     asked = user.password is not None and (user.update_password or user.name not in rest.users)
     value = str(user.password) if asked else current.lstrip("!") if "$" in current else current
@@ -288,7 +288,7 @@ def _plan_hash(result: Plan, user: User, rest: Database) -> None:
 
 
 def _state(field: str) -> str:
-    """Return what may be shown of a password field."""
+    """Return the state of a password field without its content."""
     if "$" not in field:
         return "none"
     return "locked" if field.startswith("!") else "set"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The sudo rules of groups and users: one drop-in file, checked by visudo before it lands."""
+"""The sudo rules of groups and users: one drop-in file, which visudo checks before it is installed."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ HEADER = "# Written by Ansible (hpcai.gpucluster.accounts); changes are lost."
 
 
 def sudo_text(accounts: Accounts) -> str:
-    """Return the drop-in with every rule, or nothing if nobody has one."""
+    """Return the drop-in file with all rules, or an empty string if there are none."""
     groups = [f"%{group.name} {group.sudo}" for group in accounts.groups if group.sudo and group.present]
     users = [f"{user.name} {user.sudo}" for user in accounts.users if user.sudo]
     return "\n".join([HEADER, *groups, *users]) + "\n" if groups or users else ""
 
 
 class SudoDropIn:
-    """The drop-in file; sudo ignores names with a dot, so a file that is being written is never read."""
+    """The drop-in file. sudo ignores names with a dot, so it never reads a temporary file."""
 
     def __init__(self, path: Path, run: Runner, visudo: str | None) -> None:
-        """Take the path, the runner and the checker (nothing where sudo is not installed)."""
+        """Set the path, the runner and the path of visudo (None if sudo is not installed)."""
         self._path = path
         self._run = run
         self._visudo = visudo
 
     def current(self) -> str:
-        """Return the text that is in force."""
+        """Return the current rules."""
         try:
             return self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return ""
 
     def problems(self, text: str) -> list[str]:
-        """Return why sudo would not take the text."""
+        """Return the reasons why sudo would reject the rules."""
         if not text:
             return []
         if self._visudo is None:
@@ -59,7 +59,7 @@ class SudoDropIn:
         return [f"sudo: visudo refuses the rules: {reason}"] if rc else []
 
     def write(self, text: str) -> None:
-        """Bring the file to a text that has passed, or remove it."""
+        """Write rules that visudo has accepted. Remove the file if there are none."""
         if not text:
             self._path.unlink()
             return

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Logins at container registries as people write them, and as enroot reads them. No error shows a password."""
+"""Convert the credentials of container registries from the input to the format of enroot. Errors omit passwords."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
 
     Record = Mapping[str, t.Any]
 
-# NVIDIA's registry asks two machines, with a login that is these very letters.
+# NVIDIA's registry uses two hosts, and a login that is this literal string.
 NGC_MACHINES = ("nvcr.io", "authn.nvidia.com")
 NGC_LOGIN = "$oauthtoken"
 KEYS = ("ngc", "machine", "login", "password", "users")
@@ -31,14 +31,14 @@ class Login(t.NamedTuple):
     password: str
 
     def line(self) -> str:
-        """Return the line as enroot and curl read it."""
+        """Return the line in the format that enroot and curl read."""
         return f"machine {self.machine} login {self.login} password {self.password}"
 
 
 def problems(
     entries: Sequence[t.Any], known_users: Collection[str] = (), name: str = "enroot_credentials"
 ) -> list[str]:
-    """Return one sentence per fault; I(known_users) empty means that any user may be named."""
+    """Return one sentence per fault. If I(known_users) is empty, any user name is valid."""
     found = []
     for index, entry in enumerate(entries):
         where = f"{name}[{index}]"
@@ -96,9 +96,9 @@ def _users(users: t.Any, known: Collection[str]) -> Iterator[str]:
 
 
 def logins(entries: Sequence[Record], user: str | None) -> list[Login]:
-    """Return the logins of a user, one per machine and login; None stands for nobody, who has what everybody has."""
+    """Return the logins of a user, one per machine and login. For None, return the logins that all users have."""
     found: dict[tuple[str, str], Login] = {}
-    # What is meant for one user wins over what is meant for all.
+    # An entry for named users takes precedence over an entry for all users.
     for entry in sorted(entries, key=lambda entry: bool(entry.get("users"))):
         if entry.get("users") and user not in entry["users"]:
             continue
@@ -114,12 +114,12 @@ def _expanded(entry: Record) -> list[Login]:
 
 
 def named_users(entries: Sequence[Record]) -> list[str]:
-    """Return the users that entries name."""
+    """Return the users that the entries name."""
     return list(dict.fromkeys(user for entry in entries for user in entry.get("users") or []))
 
 
 def text(current: str, wanted: Sequence[Login], managed: Collection[tuple[str, str]]) -> str:
-    """Return the file with our lines; what a user wrote for other machines or logins stays, and comes first."""
+    """Return the file with the managed lines. Lines of the user for other machines or logins remain, and come first."""
     ours = {(login.machine, login.login) for login in wanted} | set(managed)
     kept = [
         line for line in current.splitlines() if (match := _LINE.match(line)) is None or match.group(1, 2) not in ours

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Container images as one file: what an image is called, and whether a copy is complete."""
+"""Container images as one file: names of images, and checks for complete copies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HOST = r"(?P<registry>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?)"
 _NAME = r"(?P<name>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)"
 _TAG = r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
 _DIGEST = r"(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
-# With # between registry and name as enroot writes it, or with / as others do, where a registry has a dot or a port.
+# enroot writes # between registry and name. Others write /; the registry then has a dot or a port.
 _ENROOT = re.compile(rf"(?:{_USER}{_HOST}#)?{_NAME}{_TAG}{_DIGEST}")
 _PLAIN = re.compile(rf"(?=[^/]*[.:][^/]*/|localhost/){_HOST}/{_NAME}{_TAG}{_DIGEST}")
 _FILE = re.compile(r"/[A-Za-z0-9._/+@:-]+\.(sqsh|squashfs)")
@@ -28,18 +28,18 @@ _BLOCK = 8 << 20
 
 
 class ImageError(Exception):
-    """An image is not what it should be; the text says what to change."""
+    """An image is invalid. The message says what to change."""
 
 
 class Image(t.NamedTuple):
-    """An image: where it comes from, and the name of its file."""
+    """An image: its source and the name of its file."""
 
     uri: str
     file: str
 
 
 class Reference(t.NamedTuple):
-    """An image in the words of a registry."""
+    """The reference of an image at a registry."""
 
     user: str
     registry: str
@@ -48,19 +48,19 @@ class Reference(t.NamedTuple):
 
 
 class Record(t.NamedTuple):
-    """What is written beside a file."""
+    """The record that is stored next to an image file."""
 
     image: str
     sha256: str
     bytes: int
 
     def text(self) -> str:
-        """Return the text of the file that holds the record."""
+        """Return the content of the record file."""
         return json.dumps(self._asdict(), indent=1) + "\n"
 
 
 def parse(image: t.Any) -> Image:
-    """Return an image by its name; raises ImageError."""
+    """Return the image of a name. Raise ImageError if the name is invalid."""
     text = re.sub("^docker://", "", image) if isinstance(image, str) else image
     if not isinstance(text, str):
         raise ImageError(f"{image!r} is not the name of an image")
@@ -81,7 +81,7 @@ def parse(image: t.Any) -> Image:
 
 
 def reference(uri: str) -> Reference:
-    """Return what a registry is asked for an image that parse has named; Docker's own where none is named."""
+    """Return the registry reference of a URI from parse. The default registry is Docker Hub."""
     match = _ENROOT.fullmatch(re.sub("^docker://", "", uri))
     if match is None:
         raise ImageError(f"{uri} is not an image of a registry")
@@ -92,12 +92,12 @@ def reference(uri: str) -> Reference:
 
 
 def record_path(path: Path) -> Path:
-    """Return where the record of a file is."""
+    """Return the path of the record of a file."""
     return path.with_name(path.name + ".json")
 
 
 def record(path: Path) -> Record | None:
-    """Return the record of a file that is there in its full size, or nothing."""
+    """Return the record of a file, or None if the file is missing or its size differs."""
     try:
         data = json.loads(record_path(path).read_text(encoding="utf-8"))
         found = Record(str(data["image"]), str(data["sha256"]), int(data["bytes"]))
@@ -107,7 +107,7 @@ def record(path: Path) -> Record | None:
 
 
 def sha256(path: Path) -> str:
-    """Return the digest of a file."""
+    """Return the SHA-256 digest of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         for block in iter(lambda: stream.read(_BLOCK), b""):
@@ -116,7 +116,7 @@ def sha256(path: Path) -> str:
 
 
 def copy(source: Path, target: Path) -> str:
-    """Copy a file, and return the digest of what was read."""
+    """Copy a file and return the SHA-256 digest of the data that was read."""
     digest = hashlib.sha256()
     with source.open("rb") as reader, target.open("wb") as writer:
         for block in iter(lambda: reader.read(_BLOCK), b""):
@@ -126,7 +126,7 @@ def copy(source: Path, target: Path) -> str:
 
 
 def space_problem(directory: Path, needed: int, reserve: int, free: int) -> str:
-    """Return what is wrong with the space of a directory, or an empty string."""
+    """Return why a directory lacks space, or an empty string."""
     if free >= needed + reserve:
         return ""
     return (

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Why a registry gave no image, which enroot does not say. Asks through a function, and shows no password."""
+"""Find why a registry refused an image, which enroot does not report. Requests are injected; errors omit passwords."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REFUSED = (401, 403)
 
 
 class Answer(t.NamedTuple):
-    """What a server said; without a status it did not answer, and the body says why."""
+    """The answer of a server. If the status is 0, the server did not answer, and the body contains the reason."""
 
     status: int
     challenge: str = ""
@@ -45,7 +45,7 @@ class Answer(t.NamedTuple):
 
 
 def cause(image: Reference, logins: Sequence[Login], ask: Ask, scheme: str = "https") -> str:
-    """Return why the registry does not give an image, or an empty string if it would, or if nobody can tell."""
+    """Return why the registry does not provide an image, or an empty string if it does or the cause is unknown."""
     url = f"{scheme}://{image.registry}/v2/{image.name}/manifests/{image.version}"
     answer = ask("HEAD", url, _KINDS)
     if answer.status != 401 or not answer.challenge:
@@ -56,7 +56,7 @@ def cause(image: Reference, logins: Sequence[Login], ask: Ask, scheme: str = "ht
     bearer = kind.lower() == "bearer"
     login = _login(image, logins, urlsplit(realm).hostname if bearer else "")
     if login and login.password.startswith("$("):
-        return ""  # a command, which is enroot's to run
+        return ""  # a command, which only enroot runs
     proof = {"Authorization": f"Basic {_basic(login)}"} if login else {}
     if bearer:
         granted = ask("GET", f"{realm}?{urlencode(fields)}", proof)
@@ -80,7 +80,7 @@ def _verdict(image: Reference, answer: Answer, login: Login | None, server: str 
 
 
 def _login(image: Reference, logins: Sequence[Login], realm: str | None) -> Login | None:
-    """Return the login that enroot takes: that of the user who is named, else the first of the registry."""
+    """Return the login that enroot uses: the login of the named user, otherwise the first of the registry."""
     host = image.registry.partition(":")[0]
     users = [image.user] if image.user else [one.login for one in logins if one.machine == host][:1]
     machines = (realm, host) if realm else (host,)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What is on the disks of a host: read only, through lsblk, blkid and mdadm."""
+"""Read the content of the disks of a host with lsblk, blkid and mdadm. Nothing is written."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Disk(t.NamedTuple):
     type: str = "disk"
     size: int = 0
     model: str = ""
-    content: str = ""  # type of what it holds, such as ext4 or linux_raid_member; empty: nothing
+    content: str = ""  # type of its content, such as ext4 or linux_raid_member; empty if it has none
     label: str = ""
     uuid: str = ""
-    mountpoints: tuple[str, ...] = ()  # its own and those of everything on it
-    children: tuple[str, ...] = ()  # types of what is directly on it: part, raid0 ...
-    array: str = ""  # the array that holds it
-    idle: bool = False  # that array does not run, as after a boot without one of its members
+    mountpoints: tuple[str, ...] = ()  # of the disk and of everything on it
+    children: tuple[str, ...] = ()  # types of its direct children: part, raid0 ...
+    array: str = ""  # the array that it belongs to
+    idle: bool = False  # the array is not running, for example after a boot with a missing member
 
     def __str__(self) -> str:
-        """Return what a message says of it."""
+        """Return the description of the disk in messages."""
         return f"{self.path} ({self.size / 1e9:.1f} GB{', ' + self.model if self.model else ''})"
 
 
 class Array(t.NamedTuple):
-    """What the superblock of a member says of its array."""
+    """The data of an array in the superblock of a member."""
 
     name: str
     uuid: str
@@ -57,7 +57,7 @@ def disks(host: Host) -> list[Disk]:
 
 
 def _holders(host: Host, path: str) -> list[str]:
-    """Return the arrays that hold a disk; lsblk may omit one that does not run."""
+    """Return the arrays that a disk belongs to. lsblk may omit an array that is not running."""
     names = host.entries(f"/sys/block/{path.rpartition('/')[2]}/holders") or []
     return [f"/dev/{name}" for name in names if name.startswith("md")]
 
@@ -86,7 +86,7 @@ def _mountpoints(entry: dict[str, t.Any]) -> t.Iterator[str]:
 
 
 def local_drives(found: list[Disk], exclude_models: t.Sequence[str]) -> list[Disk]:
-    """Return the NVMe drives whose model is not excluded, by name."""
+    """Return the NVMe drives whose model is not excluded, sorted by name."""
     drives = [disk for disk in found if disk.type == "disk" and disk.path.startswith("/dev/nvme")]
     return sorted((disk for disk in drives if not _excluded(disk, exclude_models)), key=lambda disk: disk.path)
 
@@ -96,7 +96,7 @@ def _excluded(disk: Disk, models: t.Sequence[str]) -> bool:
 
 
 def with_content(host: Host, disk: Disk) -> Disk:
-    """Return a disk with what it holds; blkid reads the device itself, not a cache."""
+    """Return a disk with its content. blkid reads the device, not its cache."""
     rc, out, err = host.run(["blkid", "--probe", "--output", "export", disk.path])
     if rc == 8:
         return disk._replace(content="several file systems at once")
@@ -111,7 +111,7 @@ def with_content(host: Host, disk: Disk) -> Disk:
 
 
 def array_of(host: Host, path: str) -> Array:
-    """Return what the superblock of one member says."""
+    """Return the array that the superblock of a member describes."""
     rc, out, err = host.run(["mdadm", "--examine", "--export", path])
     if rc != 0:
         raise StorageError(f"mdadm cannot read the superblock of {path}: {err.strip()}")
@@ -125,7 +125,7 @@ def array_of(host: Host, path: str) -> Array:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """Return lines of the form NAME=value as a mapping; blkid puts a backslash before odd characters."""
+    """Return lines of the form NAME=value as a dictionary, without the backslashes with which blkid escapes values."""
     return {
         name: value.replace("\\", "")
         for name, _equals, value in (line.partition("=") for line in text.splitlines())

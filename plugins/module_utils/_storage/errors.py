@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The error of everything about file systems."""
+"""The exception of the storage utilities."""
 
 from __future__ import annotations
 
 
 class StorageError(Exception):
-    """What is wanted cannot be done; the message says what to change."""
+    """The request cannot be fulfilled. The message says what to change."""

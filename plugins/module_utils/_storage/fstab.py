@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Read /etc/fstab, and keep one marked block of lines in it; every other line stays as it is."""
+"""Read /etc/fstab and manage one marked block of lines in it. All other lines remain unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors i
 
 
 class Line(t.NamedTuple):
-    """The fields of a line of fstab that say what is mounted where."""
+    """The first four fields of a line of fstab."""
 
     source: str
     path: str
@@ -22,14 +22,14 @@ class Line(t.NamedTuple):
     options: str
 
     def text(self) -> str:
-        """Return the line as it stands in the file; no dump, no check at boot."""
+        """Return the line for the file, without dump and without a check at boot."""
         if re.search(r"\s", self.type + self.options) or re.search(r"[\n\r]", self.source) or not self.options:
             raise StorageError(f"the mount of {self.path} cannot stand in a line of fstab: {tuple(self)}")
         return f"{self.source} {escape(self.path)} {self.type} {self.options} 0 0"
 
 
 class Table:
-    """A file in the form of fstab, of which the lines between two markers are ours."""
+    """A file in fstab format. Ansible manages the lines between two markers."""
 
     def __init__(self, text: str, name: str) -> None:
         self._begin = f"# BEGIN hpcai.gpucluster {name}"
@@ -43,15 +43,15 @@ class Table:
         return lines[:first], lines[first + 1 : last], lines[last + 1 :]
 
     def own(self) -> dict[str, Line]:
-        """Return our lines by mount point."""
+        """Return the managed lines by mount point."""
         return {line.path: line for line in map(parse, self._own) if line}
 
     def others(self) -> dict[str, Line]:
-        """Return everybody else's lines by mount point."""
+        """Return all other lines by mount point."""
         return {line.path: line for line in map(parse, [*self._above, *self._below]) if line}
 
     def text(self, own: list[Line], adopted: t.Collection[str] = ()) -> str:
-        """Return the file with own as our block; other lines for the mount points adopted go."""
+        """Return the file with own as the managed block, and without other lines for the mount points in adopted."""
         above, below = ([line for line in part if not _is_for(line, adopted)] for part in (self._above, self._below))
         block = [self._begin, *(line.text() for line in own), self._end] if own else []
         return "".join(f"{line}\n" for line in [*above, *block, *below])
@@ -71,19 +71,19 @@ def parse(line: str) -> Line | None:
 
 
 def escape(path: str) -> str:
-    """Return a path as fstab holds it."""
+    """Return a path with the escapes of fstab."""
     return path.replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011")
 
 
 def unescape(path: str) -> str:
-    """Return the path that a field of fstab or mountinfo means."""
+    """Return the path in a field of fstab or mountinfo without its escapes."""
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         path = path.replace(code, letter)
     return path
 
 
 def unit_name(path: str, suffix: str) -> str:
-    """Return the name of systemd's unit for a mount point, C(/var/data) and C(mount) give C(var-data.mount)."""
+    """Return the systemd unit name of a mount point: C(/var/data) and C(mount) return C(var-data.mount)."""
     trimmed = path.strip("/")
     if not trimmed:
         return f"-.{suffix}"
@@ -108,7 +108,7 @@ class Mounted(t.NamedTuple):
 
 
 def mounted(mountinfo: str) -> dict[str, Mounted]:
-    """Return what lies on top of each mount point; autofs, which only waits for the first use, does not count."""
+    """Return the topmost file system of each mount point. Skip autofs, which mounts on first access."""
     table: dict[str, Mounted] = {}
     for line in mountinfo.splitlines():
         left, _dash, right = line.partition(" - ")
@@ -122,7 +122,7 @@ def mounted(mountinfo: str) -> dict[str, Mounted]:
 
 
 def waiting(mountinfo: str) -> set[str]:
-    """Return the mount points on which autofs waits for the first use."""
+    """Return the mount points that autofs mounts on first access."""
     paths = set()
     for line in mountinfo.splitlines():
         left, _dash, right = line.partition(" - ")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""One file system over one or several whole disks, made once and never over anything that is there."""
+"""Create one file system on one or more whole disks, once. Only explicit options allow it to overwrite data."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if t.TYPE_CHECKING:
 
 FSTAB = "/etc/fstab"
 MOUNTINFO = "/proc/self/mountinfo"
-# Levels that run on when a member is lost.
+# RAID levels that continue to run after the loss of a member.
 REDUNDANT = ("raid1", "raid5", "raid6", "raid10")
 FORCE = {"xfs": "-f", "ext4": "-F"}
 
 
 class Spec(t.NamedTuple):
-    """A volume as it should be."""
+    """The wanted state of a volume."""
 
     name: str
     path: str
@@ -39,7 +39,7 @@ class Spec(t.NamedTuple):
 
 
 class Plan(t.NamedTuple):
-    """What is to be done: programs to run before there is a file system, and whether to make one."""
+    """The planned changes: commands to run first, and whether to create a file system."""
 
     steps: tuple[tuple[str, ...], ...]
     target: str
@@ -48,7 +48,7 @@ class Plan(t.NamedTuple):
 
 
 def choose(found: list[Disk], count: int, exclude_models: t.Sequence[str]) -> tuple[str, ...]:
-    """Return the drives without partitions if the machine has count drives; a count of 0 takes what there is."""
+    """Return the drives without partitions if the machine has count drives. A count of 0 accepts any number."""
     local = storage_disks.local_drives(found, exclude_models)
     names = [disk.path for disk in local if "part" not in disk.children]
     if not names:
@@ -65,7 +65,7 @@ def choose(found: list[Disk], count: int, exclude_models: t.Sequence[str]) -> tu
 
 
 def plan(spec: Spec, disks: list[Disk], arrays: dict[str, Array]) -> Plan:
-    """Return what leads from the disks as they are to the volume, or raise naming the disk that forbids it."""
+    """Return the steps that create the volume. Raise StorageError with the name of a disk that prevents it."""
     members = [disk for disk in disks if disk.path in arrays and arrays[disk.path].name == spec.name]
     if len(disks) == 1 and not (members and spec.rebuild):
         return _plan_single(spec, disks[0])
@@ -144,7 +144,7 @@ def _wipes(spec: Spec, disks: list[Disk]) -> tuple[tuple[str, ...], ...]:
 
 
 def _create(spec: Spec, disks: list[Disk]) -> tuple[str, ...]:
-    # The home host "any" lets every machine assemble it under its name, whatever the machine is called by then.
+    # With the home host "any", every machine assembles the array under this name, regardless of its host name.
     head = (
         "mdadm",
         "--create",
@@ -165,7 +165,7 @@ class Volume:
         self._spec = spec
         self._table = fstab.Table(host.read(FSTAB), f"volume {spec.name}")
         self._live = fstab.mounted(host.read(MOUNTINFO)).get(spec.path)
-        # wipe may name a disk by another of its names
+        # wipe may contain other names of a disk
         self._spec = spec._replace(wipe=tuple(host.real_path(path) for path in spec.wipe))
         by_path = {disk.path: disk for disk in found}
         self._disks = [self._inspect(by_path, path) for path in sorted(map(host.real_path, spec.devices))]
@@ -181,7 +181,7 @@ class Volume:
         return storage_disks.with_content(self._host, by_path[path])
 
     def plan(self) -> Plan:
-        """Return what is to be done, or raise if something forbids it."""
+        """Return the plan. Raise StorageError if the machine does not allow it."""
         planned = plan(self._spec, self._disks, self._arrays)
         self._refuse_place(planned)
         if planned.format or planned.steps:
@@ -209,12 +209,12 @@ class Volume:
             raise StorageError(f"{path}: the mount point is not empty; move away what it holds or choose another path")
 
     def text_after(self, uuid: str) -> str:
-        """Return fstab as it should be."""
+        """Return the wanted content of fstab."""
         options = ",".join(dict.fromkeys([*self._spec.options.split(","), "nofail", "x-systemd.device-timeout=60s"]))
         return self._table.text([fstab.Line(f"UUID={uuid}", self._spec.path, self._spec.filesystem, options)])
 
     def result(self, planned: Plan) -> dict[str, t.Any]:
-        """Return what the module reports, before anything is done."""
+        """Return the result of the module, before any change."""
         before = self._host.read(FSTAB)
         after = (
             self.text_after("made with the file system")
@@ -229,14 +229,14 @@ class Volume:
         }
 
     def apply(self, planned: Plan) -> None:
-        """Carry out a plan."""
+        """Apply a plan."""
         for step in planned.steps:
             self._call(*step)
         if planned.steps:
             self._host.run(["udevadm", "settle", "--timeout=20"])
         spec = self._spec
         if planned.format:
-            # Only on a disk found empty, or named to be wiped: an old file system may shine through a new array.
+            # The disks were empty or listed in wipe. Force, because a new array may expose an old file system.
             self._call(f"mkfs.{spec.filesystem}", FORCE[spec.filesystem], "-q", "-L", spec.name, planned.target)
         after = self.text_after(self._uuid(planned.target))
         if after != self._host.read(FSTAB):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Bring the exports of an NFS server to a list: directories, one file of exports, and the kernel's table."""
+"""Configure the exports of an NFS server: directories, one file of exports and the table of the kernel."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 ETAB = "/var/lib/nfs/etab"
-# There while the file may hold what the kernel was not told. A boot removes it, and publishes all.
+# Exists while the kernel may lack exports of the file. A boot removes it and publishes all exports.
 PENDING = "/run/gpucluster-nfs-exports-pending"
 HEADER = "# Ansible managed: hpcai.gpucluster.nfs_exports\n"
 
 
-# A client with its options, as exports(5) has it: neither blanks nor brackets inside.
+# A client with its options, as in exports(5): no blanks or parentheses inside.
 _CLIENT = re.compile(r"[^\s()#\\\"]+(\([^\s()#\\\"]*\))?")
 
 
 class Export(t.NamedTuple):
-    """One exported directory; owner, group and mode are None where an existing directory is left as it is."""
+    """One exported directory. If owner, group or mode is None, that of an existing directory remains unchanged."""
 
     path: str
     clients: tuple[str, ...]
@@ -40,19 +40,19 @@ class Export(t.NamedTuple):
 
     @property
     def line(self) -> str:
-        """Return its line of the file of exports, which ends where it is meant to end."""
+        """Return the line of the exports file. Raise StorageError if a value would break the line."""
         wrong = [client for client in self.clients if not _CLIENT.fullmatch(client)]
         if wrong or re.search(r"\s", self.path):
             raise StorageError(f"{wrong[0] if wrong else self.path!r} cannot stand in a line of exports")
         return " ".join([self.path, *self.clients])
 
 
-# The UID or GID of a user or group that an earlier task would have made.
+# The UID or GID of a user or group that an earlier task would create.
 UNKNOWN = -1
 
 
 class Rights(t.NamedTuple):
-    """Who owns a directory and who may use it."""
+    """Owner, group and mode of a directory."""
 
     uid: int
     gid: int
@@ -60,13 +60,13 @@ class Rights(t.NamedTuple):
 
 
 class Directories:
-    """The directories of the machine; in check mode their owners may be missing."""
+    """The directories of the machine. In check mode their owners may be missing."""
 
     def __init__(self, check: bool = False) -> None:
         self._check = check
 
     def rights(self, path: str) -> Rights | None:
-        """Return the rights of a directory, or None if there is none."""
+        """Return owner, group and mode of a directory, or None if it is missing."""
         try:
             found = os.stat(path)  # noqa: PTH116
         except FileNotFoundError:
@@ -76,7 +76,7 @@ class Directories:
         return Rights(found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode))
 
     def make(self, path: str, rights: Rights) -> None:
-        """Make a directory, or set the rights of one that is there."""
+        """Create a directory if it is missing, and set its owner, group and mode."""
         os.makedirs(path, mode=0o755, exist_ok=True)  # noqa: PTH103
         os.chown(path, rights.uid, rights.gid)
         os.chmod(path, rights.mode)  # noqa: PTH101  # after chown, which clears setgid
@@ -101,21 +101,21 @@ class Directories:
 
 
 class Plan(t.NamedTuple):
-    """What is to be done."""
+    """The planned changes."""
 
     directories: dict[str, tuple[Rights | None, Rights]]
     before: str
     after: str
-    publish: bool  # the kernel does not know all of it yet
+    publish: bool  # the kernel lacks some of the exports
 
     @property
     def changed(self) -> bool:
-        """Tell whether anything is to be done."""
+        """Return whether the plan contains changes."""
         return bool(self.directories) or self.before != self.after or self.publish
 
 
 def plan(exports: list[Export], host: Host, directories: Directories, file: str) -> Plan:
-    """Compare the directories, the file and the kernel's table with what is wanted."""
+    """Compare the directories, the file and the table of the kernel with the wanted exports."""
     changes = {}
     for export in exports:
         before = directories.rights(export.path)
@@ -139,7 +139,7 @@ def _rights(export: Export, before: Rights | None, directories: Directories) -> 
 
 
 def apply(planned: Plan, host: Host, directories: Directories, file: str) -> None:
-    """Carry out a plan."""
+    """Apply a plan."""
     for path, (_before, after) in planned.directories.items():
         directories.make(path, after)
     if planned.publish:
@@ -153,7 +153,7 @@ def apply(planned: Plan, host: Host, directories: Directories, file: str) -> Non
 
 
 def elsewhere(exports: list[Export], host: Host) -> list[str]:
-    """Return the paths that /etc/exports names too, whose options then mix with ours."""
+    """Return the paths that /etc/exports also exports. Their options mix with the managed ones."""
     named = {
         line.split()[0] for line in host.read("/etc/exports").splitlines() if line.strip() and not line.startswith("#")
     }
@@ -161,7 +161,7 @@ def elsewhere(exports: list[Export], host: Host) -> list[str]:
 
 
 def diff(planned: Plan, file: str) -> list[dict[str, str]]:
-    """Return what diff mode shows."""
+    """Return the differences for diff mode."""
     parts = [{"before_header": file, "after_header": file, "before": planned.before, "after": planned.after}]
     for path, (before, after) in planned.directories.items():
         parts.append({"before_header": path, "after_header": path, "before": _shown(before), "after": _shown(after)})

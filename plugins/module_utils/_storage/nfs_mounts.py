@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Bring the network mounts of a machine to a list: fstab, systemd's units and what is mounted now."""
+"""Configure the network mounts of a machine: fstab, systemd units and mounted file systems."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if t.TYPE_CHECKING:
 
 FSTAB = "/etc/fstab"
 MOUNTINFO = "/proc/self/mountinfo"
-# Mount points whose line in fstab is newer than what is mounted. Gone after a boot, as is the difference.
+# Mount points whose line in fstab is newer than the mount. A boot removes the file and applies the lines.
 PENDING = "/run/gpucluster-nfs-pending.json"
 PORTS = {"nfs": 2049, "nfs4": 2049, "lustre": 988}
-# Options that the kernel changes on a mount in use; everything else needs a new mount.
+# Options that the kernel can change on a mount in use. All others need a new mount.
 REMOUNTABLE = {"ro", "rw", "atime", "noatime", "relatime", "suid", "nosuid", "dev", "nodev", "exec", "noexec"}
 UMOUNT_SECONDS = 30
 DRAIN = "drain the machine and run again, or boot it"
 
 
 class Wanted(t.NamedTuple):
-    """One mount as it should be."""
+    """The wanted state of one mount."""
 
     path: str
     source: str
@@ -38,17 +38,17 @@ class Wanted(t.NamedTuple):
 
     @property
     def line(self) -> fstab.Line:
-        """Return its line of fstab."""
+        """Return the line of fstab."""
         return fstab.Line(self.source, self.path, self.type, ",".join(self.options))
 
     @property
     def server(self) -> str:
-        """Return the name or address of the machine that serves it; of several, the first."""
+        """Return the name or address of the server; the first one if there are several."""
         return self._address[0]
 
     @property
     def probed(self) -> bool:
-        """Tell whether the server listens on a TCP port; Lustre over InfiniBand does not."""
+        """Return whether the server listens on a TCP port. Lustre over InfiniBand does not."""
         return self._address[1].startswith("tcp")
 
     @property
@@ -61,18 +61,18 @@ class Wanted(t.NamedTuple):
 
 
 class Plan(t.NamedTuple):
-    """What is to be done."""
+    """The planned changes."""
 
     fstab_before: str
     fstab_after: str
-    directories: list[str]  # mount points to make
-    leave: list[str]  # mount points to unmount for good
-    renew: list[str]  # mounts in place whose options changed
-    mount: list[Wanted]  # to be mounted, parents first
+    directories: list[str]  # mount points to create
+    leave: list[str]  # mount points to unmount permanently
+    renew: list[str]  # existing mounts whose options changed
+    mount: list[Wanted]  # mounts to add, parents first
 
     @property
     def needed(self) -> bool:
-        """Tell whether anything is to be done."""
+        """Return whether the plan contains changes."""
         differs = self.fstab_before != self.fstab_after
         return bool(differs or self.directories or self.leave or self.renew or self.mount)
 
@@ -88,10 +88,10 @@ class Mounts:
         self._waiting = fstab.waiting(host.read(MOUNTINFO))
         self._pending: list[str] = json.loads(host.read(PENDING) or "[]")
 
-    # ---- what is wrong, before anything changes
+    # ---- checks before any change
 
     def refuse(self, wanted: list[Wanted]) -> None:
-        """Raise on the first mount that would cover or displace something that is not ours."""
+        """Raise StorageError for the first mount that would hide or replace something that Ansible does not manage."""
         for mount in wanted:
             other = self._table.others().get(mount.path)
             if other and other.type not in PORTS:
@@ -108,7 +108,7 @@ class Mounts:
                 self._refuse_full(mount, wanted)
 
     def _refuse_full(self, mount: Wanted, wanted: list[Wanted]) -> None:
-        # Never look into a directory on a mount that may hang: what lies below another mount is the server's.
+        # Never read a directory on a mount that may hang. The content below another mount belongs to the server.
         if mount.path in self._table.own() or any(mount.path.startswith(f"{other.path}/") for other in wanted):
             return
         names = [name for name in self._host.entries(mount.path) or [] if name != "lost+found"]
@@ -120,7 +120,7 @@ class Mounts:
             )
 
     def unreachable(self, wanted: list[Wanted]) -> str:
-        """Return which servers do not answer and what needs them; empty if all do."""
+        """Return the servers that do not answer and the mounts that need them. Return an empty string if all answer."""
         faults = []
         for server, kind in dict.fromkeys((mount.server, mount.type) for mount in wanted if mount.probed):
             why = self._host.connect(server, PORTS[kind], self._seconds)
@@ -130,7 +130,7 @@ class Mounts:
         return "; ".join(faults)
 
     def support(self, wanted: list[Wanted], load: bool = True) -> str:
-        """Return why this machine cannot mount what is wanted; empty if it can."""
+        """Return why this machine does not support a wanted mount. Return an empty string if it supports all."""
         for kind in dict.fromkeys(mount.type for mount in wanted):
             why = nfs_support.missing(self._host, kind, load)
             if why:
@@ -138,7 +138,7 @@ class Mounts:
         return ""
 
     def refuse_loss(self, plan: Plan) -> None:
-        """Raise if a mount would hide what the server does not hold, such as the home of the one who logs in."""
+        """Raise StorageError if a mount would hide files that the server lacks, such as the home of the login user."""
         for mount in plan.mount:
             if mount.hide and mount.path not in self._waiting:
                 self._refuse_loss(mount)
@@ -161,10 +161,10 @@ class Mounts:
                 "copy that to the server or choose another path"
             )
 
-    # ---- what to do
+    # ---- plan
 
     def plan(self, wanted: list[Wanted]) -> Plan:
-        """Compare fstab and the mounts in place with what is wanted."""
+        """Compare fstab and the existing mounts with the wanted mounts."""
         own = self._table.own()
         ordered = sorted(wanted, key=lambda mount: mount.path.count("/"))
         paths = {mount.path for mount in wanted}
@@ -185,7 +185,7 @@ class Mounts:
         )
 
     def _ready(self, mount: Wanted, own: dict[str, fstab.Line]) -> bool:
-        """Tell whether the first use will mount it as wanted, as after a boot."""
+        """Return whether the first access will mount it with the wanted options, as after a boot."""
         return mount.path in self._waiting and own.get(mount.path) == mount.line and mount.path not in self._pending
 
     def _outdated(self, mount: Wanted, own: dict[str, fstab.Line]) -> bool:
@@ -195,10 +195,10 @@ class Mounts:
             or self._live[mount.path].source != mount.source
         )
 
-    # ---- do it
+    # ---- apply
 
     def apply(self, plan: Plan, wanted: list[Wanted]) -> tuple[bool, list[str]]:
-        """Carry out a plan; return whether anything changed, and what must wait until the machine is drained."""
+        """Apply a plan. Return whether anything changed, and what must wait until the machine is drained."""
         own = self._table.own()
         stuck = [path for path in plan.leave if not self._unmount(path)]
         lines = [*(mount.line for mount in wanted_order(wanted)), *(own[path] for path in stuck)]
@@ -208,7 +208,7 @@ class Mounts:
         by_path = {mount.path: mount for mount in wanted}
         late = [path for path in reversed(plan.renew) if not self._renew(by_path[path], own.get(path))]
         renewed = [by_path[path] for path in plan.renew if path not in late]
-        # Should this fail, the next run tries again although autofs waits by then.
+        # If this fails, the next run tries again, although autofs is active by then.
         self._remember([*late, *(mount.path for mount in [*renewed, *plan.mount])])
         self._mount_all([*renewed, *plan.mount])
         late += self._old_connections(wanted, late)
@@ -226,7 +226,7 @@ class Mounts:
             self._call("systemctl", "daemon-reload")
 
     def _renew(self, mount: Wanted, before: fstab.Line | None) -> bool:
-        """Bring new options to a mount in place; False if it is in use and they need a new mount."""
+        """Apply new options to an existing mount. Return False if it is in use and the options need a new mount."""
         if self._unmount(mount.path, stop_automount=False):
             return True
         flags = _new_flags(before, mount) if self._live[mount.path].source == mount.source else []
@@ -263,7 +263,7 @@ class Mounts:
             raise StorageError(f"{mount.path}: {mount.source} could not be mounted: {reason}")
 
     def _old_connections(self, wanted: list[Wanted], late: list[str]) -> list[str]:
-        """Return the mounts that took over fewer connections, because another mount of their server is in use."""
+        """Return the mounts whose nconnect differs, because another mount of their server is in use."""
         now = fstab.mounted(self._host.read(MOUNTINFO))
         return [
             mount.path
@@ -288,7 +288,7 @@ class Mounts:
 
 
 def wanted_order(wanted: list[Wanted]) -> list[Wanted]:
-    """Return mounts with parents before what lies below them."""
+    """Return the mounts sorted so that parents come first."""
     return sorted(wanted, key=lambda mount: mount.path.count("/"))
 
 
@@ -298,13 +298,13 @@ def _nconnect(live: fstab.Mounted) -> str:
 
 
 def _new_flags(before: fstab.Line | None, mount: Wanted) -> list[str]:
-    """Return the flags to set if flags are all that changed, else nothing."""
+    """Return the flags to set if only flags changed, otherwise an empty list."""
     if before is None or (before.source, before.type) != (mount.source, mount.type):
         return []
     old, new = set(before.options.split(",")), set(mount.options)
     if not (old ^ new) <= REMOUNTABLE:
         return []
-    # A flag that is no longer named is undone by its opposite.
+    # The opposite flag resets a flag that is no longer listed.
     opposite = {"ro": "rw", "noatime": "relatime", "nosuid": "suid", "nodev": "dev", "noexec": "exec"}
     return sorted(
         (new - old) | {opposite[flag] for flag in old - new if flag in opposite and opposite[flag] not in new}
@@ -312,5 +312,5 @@ def _new_flags(before: fstab.Line | None, mount: Wanted) -> list[str]:
 
 
 def diff(plan: Plan) -> dict[str, str]:
-    """Return fstab before and after, as diff mode shows it."""
+    """Return fstab before and after the change, for diff mode."""
     return {"before_header": FSTAB, "after_header": FSTAB, "before": plan.fstab_before, "after": plan.fstab_after}

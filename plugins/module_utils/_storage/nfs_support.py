@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Can the running kernel mount, or serve, a network file system? A container often cannot."""
+"""Check whether the running kernel can mount or serve a network file system. In a container it often cannot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = {
 
 
 def missing(host: Host, module: str, load: bool = True) -> str:
-    """Return in one sentence why the kernel lacks a file system; empty if it has it or can load it."""
+    """Return why the kernel lacks a file system. Return an empty string if it supports or can load it."""
     if module in host.read("/proc/filesystems").split():
         return ""
     rc, out, err = host.run(["modprobe", *([] if load else ["--dry-run"]), "nfs" if module == "nfs4" else module])

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Start a program that may hang, and always get an answer in bounded time."""
+"""Run a program that may hang, and return a result in bounded time."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ import typing as t
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    # Runs a program and returns its exit status, its output and its errors. Takes the program with its arguments;
-    # where the caller has them, data for its standard input, and more environment. Tests hand in what takes less.
+    # Runs a program and returns its exit status, standard output and standard error. Accepts the program with its
+    # arguments, and optionally data for standard input and more environment variables. Runners of tests accept less.
     Runner = Callable[..., tuple[int, str, str]]
 
 
-# Exit statuses of a program that did not end in time, as of timeout(1), and of one that is missing, as of a shell.
+# Exit status of a program that exceeded its time limit (as of timeout(1)) and of a missing one (as of a shell).
 TIMED_OUT = 124
 MISSING = 127
 
-# Seconds after which a file system counts as dead.
+# Seconds after which a file system is considered unresponsive.
 HANGING = 20
 
-# Seconds for programs that only ask, that change something, and that wait for a service or the network.
+# Seconds for programs that only read, that change something, and that wait for a service or the network.
 ASK = 60
 CHANGE = 600
 WORK = 1500
 
-# Seconds that a killed process gets to disappear. One that the kernel holds (state D, as after a GPU fell off the bus)
-# never does; it is left behind.
+# Seconds to wait for a killed process to end. A process in state D (for example after a GPU fell off the bus) never
+# ends, and is abandoned.
 GRACE = 5.0
-_LONGEST_PAUSE = 0.05  # seconds between two looks whether a program has ended
+_LONGEST_PAUSE = 0.05  # seconds between two checks for the end of a program
 
 
 class CommandTimeout(Exception):  # noqa: N818 - named like subprocess.TimeoutExpired
-    """The program did not end in time; said is what it had printed until then."""
+    """The program exceeded its time limit. The attribute said contains its output until then."""
 
     def __init__(self, message: str, said: Ended | None = None) -> None:
         super().__init__(message)
@@ -49,11 +49,11 @@ class CommandTimeout(Exception):  # noqa: N818 - named like subprocess.TimeoutEx
 
 
 class CommandMissing(Exception):  # noqa: N818
-    """There is no such program, or it may not be executed."""
+    """The program is missing or not executable."""
 
 
 class Ended(t.NamedTuple):
-    """How a program ended and what it printed."""
+    """Exit status and output of a program."""
 
     code: int
     out: str
@@ -62,15 +62,15 @@ class Ended(t.NamedTuple):
 
 class Started:
     """
-    A program that was started and whose output is collected.
+    A started program whose output is collected.
 
-    The output goes to memory, not through pipes: a child that cannot be killed would keep a pipe open for ever.
+    The output goes to memory, not to a pipe, because a child that cannot be killed would keep a pipe open forever.
     """
 
     def __init__(
         self, args: Sequence[str], data: str | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
-        """Start it; raises CommandMissing."""
+        """Start the program. Raise CommandMissing if that fails."""
         self._args = args
         self._streams = [_memory("in"), _memory("out"), _memory("err")]
         given, out, err = self._streams
@@ -90,7 +90,7 @@ class Started:
             raise CommandMissing(f"{args[0]} cannot be started: {exc}") from exc
 
     def wait(self, timeout: float, most: int | None = None, grace: float = GRACE) -> Ended:
-        """Return how it ended; after so many seconds, or with more output than so many bytes, raise CommandTimeout."""
+        """Return the result. Raise CommandTimeout after timeout seconds, or if the output exceeds most bytes."""
         start = time.monotonic()
         while self._process.poll() is None:
             spent = time.monotonic() - start
@@ -103,14 +103,14 @@ class Started:
         return self._ended()
 
     def kill(self, grace: float = GRACE) -> Ended:
-        """End it with its children, and return what it printed; what the kernel holds is left behind."""
+        """Kill the program with its children and return its output. Abandon a process that does not end."""
         with contextlib.suppress(ProcessLookupError, PermissionError, subprocess.TimeoutExpired):
             self.kill_group()
             self._process.wait(grace)
         return self._ended()
 
     def kill_group(self) -> None:
-        """End what is left of it and of its children; raises OSError."""
+        """Kill the remaining processes of the program and its children. Raise OSError if that fails."""
         os.killpg(self._process.pid, signal.SIGKILL)
 
     def _ended(self) -> Ended:
@@ -126,7 +126,7 @@ class Started:
 
 
 def bounded_runner(timeout: float) -> Runner:
-    """Return a runner that ends every program after so many seconds."""
+    """Return a runner that kills a program after timeout seconds."""
 
     def run(
         args: Sequence[str], data: str | None = None, environment: Mapping[str, str] | None = None
@@ -138,9 +138,9 @@ def bounded_runner(timeout: float) -> Runner:
 
 def feeding_runner(timeout: float) -> Runner:
     """
-    Return a runner that ends every program after so many seconds and reports that as its exit status.
+    Return a runner that kills a program after timeout seconds and reports that as an exit status.
 
-    So what a module says of a program that failed serves for one that hangs or is missing, too.
+    A module can then handle a program that hangs or is missing like one that fails.
     """
 
     def run(
@@ -157,17 +157,17 @@ def feeding_runner(timeout: float) -> Runner:
 
 
 def hangs(path: str) -> bool:
-    """Tell whether the file system of a path does not answer; a program asks, which can be left behind."""
+    """Return whether the file system of a path hangs. A separate program checks, because it can be abandoned."""
     code, _out, _err = feeding_runner(HANGING)(["stat", "--file-system", "--format=%T", "--", path])
     return code == TIMED_OUT
 
 
 def _memory(name: str) -> t.IO[bytes]:
-    """Return a file without a name; in memory, because a disk may be full or read-only."""
+    """Return an unnamed file, in memory because a disk may be full or read-only."""
     try:
         return os.fdopen(os.memfd_create(name), "w+b")
     except (AttributeError, OSError):
-        import tempfile  # here because it costs start time
+        import tempfile  # imported here to save start time
 
         return tempfile.TemporaryFile()
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Have systemd run a daemon as it is installed and configured now, by comparing what runs with what is there."""
+"""Start a systemd unit, or restart it if the daemon is older than its program or configuration."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if t.TYPE_CHECKING:
 
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
-# InactiveExit is when systemd began to start the unit. A daemon that reads its configuration again by replacing itself
-# with a new process, as slurmctld and slurmd do, has a newer process with the environment of the old one.
+# InactiveExit is the time at which systemd began to start the unit. The start time of the process does not serve:
+# slurmctld and slurmd reconfigure by starting a new process, which has the environment of the old one.
 PROPERTIES = (
     "LoadState",
     "ActiveState",
@@ -28,25 +28,25 @@ LOG_LINES = 20
 
 
 class DaemonError(Exception):
-    """The daemon cannot be brought to its state; the text says what to do."""
+    """The daemon cannot reach the wanted state. The message says what to do."""
 
 
 class Plan(t.NamedTuple):
-    """What is to be done with the unit."""
+    """The planned changes to the unit."""
 
     reload: bool
     enable: bool
-    action: str  # start, restart or nothing
+    action: str  # start, restart or empty
     reasons: list[str]
 
     @property
     def changes(self) -> bool:
-        """Whether anything is to be done; that systemd reads its files again is no change by itself."""
+        """Return whether the plan contains changes. A reload of the systemd configuration alone is no change."""
         return self.enable or bool(self.action)
 
 
 def status(unit: str, host: Host) -> dict[str, str]:
-    """Return what systemd knows about the unit."""
+    """Return the properties of the unit."""
     code, out, err = host.run(["systemctl", "show", f"--property={','.join(PROPERTIES)}", unit])
     if code:
         raise DaemonError(f"systemctl show {unit}: {err.strip() or out.strip()}")
@@ -54,12 +54,12 @@ def status(unit: str, host: Host) -> dict[str, str]:
 
 
 def is_missing(found: Mapping[str, str]) -> bool:
-    """Tell whether there is no such unit."""
+    """Return whether the unit is missing."""
     return found.get("LoadState") != "loaded"
 
 
 def plan(found: Mapping[str, str], files: Sequence[str], host: Host) -> Plan:
-    """Return what is to be done with a unit that is there."""
+    """Return the planned changes to an existing unit."""
     reasons = []
     action = "start"
     if found.get("ActiveState") in ("active", "reloading"):
@@ -78,7 +78,7 @@ def _outdated(found: Mapping[str, str], files: Sequence[str], host: Host) -> lis
 
 
 def apply(unit: str, wanted: Plan, host: Host) -> None:
-    """Do what is to be done."""
+    """Apply a plan."""
     if wanted.reload:
         _call(host, "daemon-reload")
     if wanted.enable:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Bring a set of small files to a wanted state: a pure plan, and its application through injected functions."""
+"""Compare a set of small files with their wanted state. Injected functions read the files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if t.TYPE_CHECKING:
 
 
 class Found(t.NamedTuple):
-    """A file as it is."""
+    """The current state of a file."""
 
     content: str
     mode: int
@@ -23,7 +23,7 @@ class Found(t.NamedTuple):
 
 
 class Wanted(t.NamedTuple):
-    """A file as it is to be; without content it is to be absent."""
+    """The wanted state of a file. If content is None, the file must be absent."""
 
     path: str
     content: str | None
@@ -33,7 +33,7 @@ class Wanted(t.NamedTuple):
 
 
 class Change(t.NamedTuple):
-    """What has to be done to one file."""
+    """The change to one file."""
 
     wanted: Wanted
     found: Found | None
@@ -41,7 +41,7 @@ class Change(t.NamedTuple):
 
 
 def plan(wanted: Sequence[Wanted], look: Callable[[str], Found | None]) -> list[Change]:
-    """Return the changes that are needed; I(look) returns a file as it is, or None."""
+    """Return the required changes. I(look) returns the current state of a file, or None."""
     changes = []
     for one in wanted:
         found = look(one.path)
@@ -60,7 +60,7 @@ def _action(one: Wanted, found: Found | None) -> str:
 
 
 def diff(changes: Sequence[Change]) -> list[dict[str, str]]:
-    """Return what Ansible's diff mode shows."""
+    """Return the differences for the diff mode of Ansible."""
     return [
         {
             "before_header": change.wanted.path,
@@ -73,13 +73,13 @@ def diff(changes: Sequence[Change]) -> list[dict[str, str]]:
 
 
 def _shown(content: str, mode: int) -> str:
-    # What is to go may be any file; Ansible refuses an answer that is no text.
+    # A file to remove may contain any bytes. Ansible rejects a result that is not valid text.
     shown = content if content.isascii() or not any("\udc80" <= char <= "\udcff" for char in content) else "(no text)\n"
     return f"# mode {mode:04o}\n{shown}"
 
 
 def problems(files: Sequence[Mapping[str, t.Any]]) -> list[str]:
-    """Return what is wrong with the input; empty is right."""
+    """Return the problems of the input; an empty list if it is valid."""
     found = []
     seen = set()
     for one in files:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The host that a module runs on: its programs, files, processes, clock and network. Tests hand in another one."""
+"""Access to programs, files, processes, clock and network of the managed node. Tests pass a substitute."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if t.TYPE_CHECKING:
 
 
 class Host:
-    """The host itself."""
+    """The managed node."""
 
     def __init__(self, run: Runner) -> None:
         self.run = run
 
     def read(self, path: str) -> str:
-        """Return the text of a file; empty if there is no such file."""
+        """Return the content of a file, or an empty string if the file is missing."""
         try:
             return self.read_required(path)
         except FileNotFoundError:
             return ""
 
     def read_required(self, path: str) -> str:
-        """Return the text of a file; raises FileNotFoundError."""
+        """Return the content of a file. Raise FileNotFoundError if the file is missing."""
         return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
-        """Replace a file in one step; a crash leaves the old one or the new one."""
+        """Replace a file atomically. After a crash it has either the old or the new content."""
         target = Path(path)
         target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         fresh = target.with_name(f".{target.name}.gpucluster")
@@ -54,14 +54,14 @@ class Host:
         Path(path).unlink(missing_ok=True)
 
     def entries(self, path: str) -> list[str] | None:
-        """Return the names in a directory, or None if there is no such directory."""
+        """Return the names in a directory, or None if the directory is missing."""
         try:
             return sorted(os.listdir(path))  # noqa: PTH208
         except FileNotFoundError:
             return None
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and its parents."""
+        """Create a directory and its parents."""
         Path(path).mkdir(mode=0o755, parents=True, exist_ok=True)
 
     def head(self, path: str, size: int) -> bytes:
@@ -70,26 +70,26 @@ class Host:
             return stream.read(size)
 
     def real_path(self, path: str) -> str:
-        """Return where a chain of links ends."""
+        """Return a path with all symbolic links resolved."""
         return os.path.realpath(path)
 
     def executable(self, path: str) -> bool:
-        """Tell whether a file may be executed."""
+        """Return whether a file is executable."""
         return os.access(path, os.X_OK)
 
     def changed_at(self, path: str) -> float:
-        """Return when a file was last written, renamed or given another owner; 0 if it cannot be read."""
+        """Return when the content, name, owner or mode of a file last changed, or 0 if it cannot be read."""
         try:
             return os.stat(path).st_ctime  # noqa: PTH116
         except OSError:
             return 0.0
 
     def boot_clock(self) -> float:
-        """Return the time of the clock when the monotonic clock was 0."""
+        """Return the system time at which the monotonic clock was 0."""
         return time.time() - time.monotonic()
 
     def program(self, pid: str) -> str:
-        """Return the path of the program of a process; empty if there is no such process."""
+        """Return the path of the program of a process, or an empty string if there is no such process."""
         try:
             return os.readlink(f"/proc/{int(pid)}/exe")  # noqa: PTH115
         except (OSError, ValueError):
@@ -100,15 +100,15 @@ class Host:
         return processes_of(uid)
 
     def kill(self, pid: int) -> None:
-        """End a process, which may have ended meanwhile."""
+        """Kill a process. Ignore one that has already ended."""
         end(pid, signal.SIGKILL)
 
     def pause(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for a number of seconds."""
         time.sleep(seconds)
 
     def connect(self, host: str, port: int, seconds: float) -> str:
-        """Try to reach a TCP port; return an empty string or why it failed, with the address that was tried."""
+        """Connect to a TCP port. Return an empty string, or the error of each address that was tried."""
         try:
             addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as exc:

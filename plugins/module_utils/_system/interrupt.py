@@ -4,11 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Clean up when the module is told to stop, or when nobody waits for its answer any more.
+Clean up when the module receives a signal, or when no process waits for its result.
 
-Ansible tells a module nothing when the user presses Ctrl-C or the connection breaks: the process on the host goes on.
-What it can notice is that nobody reads its standard output any longer, and that a process between it and the ssh daemon
-is gone.
+When the user presses Ctrl-C or the connection breaks, Ansible does not notify the module, and its process continues.
+The module can detect that its standard output has no reader, and that a process between it and sshd has ended.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def cleaned_up(cleanup: Callable[[], None], poll: float = 1.0) -> Iterator[None]:
-    """Call C(cleanup) when the module is interrupted in any way inside the block, and end the process then."""
+    """Call C(cleanup) and end the process if the module is interrupted inside the block."""
     done = threading.Event()
 
     def stop(number: int, _frame: object) -> None:
@@ -56,7 +55,7 @@ def cleaned_up(cleanup: Callable[[], None], poll: float = 1.0) -> Iterator[None]
 
 
 def heard(descriptor: int | None = None) -> bool:
-    """Return whether somebody can still read what is written; a file or terminal always counts as read."""
+    """Return whether the output still has a reader. A file or a terminal always has one."""
     try:
         poller = select.poll()
         poller.register(sys.stdout.fileno() if descriptor is None else descriptor, 0)
@@ -66,7 +65,7 @@ def heard(descriptor: int | None = None) -> bool:
 
 
 def lineage(proc: Path = Path("/proc")) -> list[tuple[int, int]]:
-    """Return this process and its ancestors, each with its parent; it changes when one of them dies."""
+    """Return this process and its ancestors, each with its parent. The list changes when one of them ends."""
     found: list[tuple[int, int]] = []
     number = os.getpid()
     while number > 1 and len(found) < 64:

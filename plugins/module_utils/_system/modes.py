@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Modes of files as people write them."""
+"""Check file modes in the input."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ALLOWED = "an octal mode in quotes, such as '0755'"
 
 def mode_problem(value: t.Any) -> str:
     """
-    Return what is allowed where a mode is none, else an empty text.
+    Return the allowed form if a mode is invalid, otherwise an empty string.
 
-    Without quotes YAML reads 0711 as the number 457, and 711 as 711. Which was meant cannot be told, so a number is no
-    mode.
+    Without quotes, YAML reads 0711 as the integer 457, and 711 as 711. The intended mode is ambiguous, so integers are
+    invalid.
     """
     return "" if isinstance(value, str) and re.fullmatch(r"[0-7]{3,4}", value) else ALLOWED

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module util is PRIVATE to the collection. It may change or vanish at any time.
-"""Read, check and make munge keys."""
+"""Read, check and generate munge keys."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import typing as t
 if t.TYPE_CHECKING:
     from collections.abc import Callable
 
-# munge takes keys of 32 to 1024 bytes (mungekey(8)); 128 is what mungekey makes by itself.
+# munge accepts keys of 32 to 1024 bytes (mungekey(8)). 128 is the default of mungekey.
 MINIMUM_BYTES = 32
 MAXIMUM_BYTES = 1024
 DEFAULT_BYTES = 128
 
 
 class MungeKeyError(ValueError):
-    """A key that munge would not take."""
+    """A key that munge would reject."""
 
 
 def decode(text: str) -> bytes:
-    """Return the bytes of a key in base64."""
+    """Return the bytes of a base64-encoded key."""
     try:
         key = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -41,7 +41,7 @@ def encode(key: bytes) -> str:
 
 
 def choose(present: bytes | None, given: str | None, random: Callable[[int], bytes]) -> bytes:
-    """Return the key that the machine should have: the given one, else the present one, else a new one."""
+    """Return the wanted key of the machine: the given key, otherwise the present key, otherwise a new one."""
     if given is not None:
         return decode(given)
     if present is not None and len(present) >= MINIMUM_BYTES:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The processes of a user."""
+"""Find and signal the processes of a user."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if t.TYPE_CHECKING:
 
 
 def processes_of(uid: int, proc: Path = Path("/proc")) -> list[int]:
-    """Return the processes whose real, effective or saved user is uid, as userdel sees them."""
+    """Return the PIDs of processes whose real, effective or saved UID is uid, as userdel does."""
     return sorted(int(path.name) for path in proc.iterdir() if path.name.isdigit() and uid in _owners(path / "status"))
 
 
 def _owners(status: Path) -> list[int]:
-    """Return the real, effective and saved uid in a status file; none for a process that has ended meanwhile."""
+    """Return the real, effective and saved UID in a status file, or an empty list if the process has ended."""
     with contextlib.suppress(OSError):
         for line in status.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("Uid:"):
@@ -31,6 +31,6 @@ def _owners(status: Path) -> list[int]:
 
 
 def end(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process, which may have ended meanwhile."""
+    """Send a signal to a process. Ignore one that has already ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

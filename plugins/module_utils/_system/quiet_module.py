@@ -4,9 +4,9 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-A module that prints no value of an option that it does not know.
+An AnsibleModule that hides the values of unknown options.
 
-Ansible refuses such an option and prints all that was given with -vvv; behind a misspelt name may be a password.
+Ansible rejects an unknown option, but prints all options with -vvv. The value of a misspelt option may be a password.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
 
 
 class QuietModule(AnsibleModule):  # type: ignore[misc]
-    """An AnsibleModule for options that hold secrets among others."""
+    """An AnsibleModule for modules that have secret options."""
 
     def _load_params(self) -> None:
         super()._load_params()
@@ -28,7 +28,7 @@ class QuietModule(AnsibleModule):  # type: ignore[misc]
 
 
 def unknown_values(given: Mapping[str, t.Any], spec: Mapping[str, t.Any]) -> set[str]:
-    """Return the texts below names that a spec does not have, at every depth of its suboptions."""
+    """Return the values of options that are not in the spec, including suboptions at every level."""
     known = {alias: option for name, option in spec.items() for alias in (name, *option.get("aliases", ()))}
     found: set[str] = set()
     for name, value in given.items():
@@ -45,7 +45,7 @@ def unknown_values(given: Mapping[str, t.Any], spec: Mapping[str, t.Any]) -> set
 
 
 def _texts(value: t.Any) -> Iterator[str]:
-    """Return every text in a value."""
+    """Yield each value as a string, including nested values. Skip booleans and empty strings."""
     if isinstance(value, dict):
         for part in value.values():
             yield from _texts(part)

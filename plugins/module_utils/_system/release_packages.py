@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Debian packages of an upstream release: their files, whether these are what was promised, and what is installed."""
+"""Debian packages of an upstream release: file names, checksums, installed versions and installation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BLOCK = 1 << 20
 
 
 class PackagesError(Exception):
-    """The packages cannot be installed; the text says what to change."""
+    """The packages cannot be installed. The message says what to change."""
 
 
 class Package(t.NamedTuple):
@@ -35,7 +35,7 @@ class Package(t.NamedTuple):
 
 
 def checksum_problem(text: str) -> str:
-    """Return what is wrong with a checksum, or an empty string."""
+    """Return the fault of a checksum, or an empty string."""
     match = CHECKSUM.fullmatch(text)
     if match is None or len(match[2]) != _DIGITS[match[1]]:
         return f"{text!r} is not sha256:, sha384: or sha512: and the hexadecimal digest"
@@ -43,7 +43,7 @@ def checksum_problem(text: str) -> str:
 
 
 def architecture(run: Runner) -> str:
-    """Return the architecture of the machine's packages; raises PackagesError."""
+    """Return the Debian architecture of the machine. Raise PackagesError if dpkg fails."""
     code, out, err = run(["dpkg", "--print-architecture"])
     if code:
         raise PackagesError(f"dpkg does not say the architecture of the machine: {err.strip()}")
@@ -51,7 +51,7 @@ def architecture(run: Runner) -> str:
 
 
 def packages(names: Sequence[str], version: str, arch: str, checksums: Mapping[str, str]) -> list[Package]:
-    """Return the files of a release; raises PackagesError if the checksum of one is not known."""
+    """Return the packages of a release. Raise PackagesError if a checksum is missing or invalid."""
     files = {name: f"{name}_{version}_{arch}.deb" for name in names}
     unknown = [file for file in files.values() if not checksums.get(file)]
     if unknown:
@@ -65,14 +65,14 @@ def packages(names: Sequence[str], version: str, arch: str, checksums: Mapping[s
 
 
 def installed(run: Runner, names: Sequence[str]) -> dict[str, str]:
-    """Return the versions of those packages that are installed."""
+    """Return the versions of the installed packages among names."""
     _code, out, _err = run(["dpkg-query", "--show", "--showformat=${db:Status-Abbrev}|${Package}|${Version}\n", *names])
     rows = [line.split("|") for line in out.splitlines() if line.count("|") == 2]
     return {name: version for status, name, version in rows if status.startswith(("ii", "hi"))}
 
 
 def verify(path: Path, checksum: str, where: str) -> None:
-    """Compare a file with its checksum; raises PackagesError."""
+    """Compare a file with its checksum. Raise PackagesError if they differ or the file cannot be read."""
     algorithm, _colon, expected = checksum.partition(":")
     digest = hashlib.new(algorithm)
     try:
@@ -87,7 +87,7 @@ def verify(path: Path, checksum: str, where: str) -> None:
 
 
 def install(run: Runner, files: Sequence[str], others: Sequence[str]) -> None:
-    """Install files and what they need in one go: packages may need each other; raises PackagesError."""
+    """Install files and other packages together: they may depend on each other. Raise PackagesError on failure."""
     run(["apt-get", "update", "--quiet"])
     code, out, err = run(
         [

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Lists in messages: the first few items, and how many more there are."""
+"""Format lists in messages: the first items and the count of the others."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if t.TYPE_CHECKING:
 
 
 def more(items: Sized, shown: int) -> str:
-    """Return C(and 3 more) for what is not shown; empty if all is."""
+    """Return C(and 3 more) for the items that are not shown, or an empty string if there are none."""
     left = len(items) - shown
     return f"and {left} more" if left > 0 else ""
 
 
 def listed(items: Sequence[t.Any], most: int = 5, separator: str = ", ") -> str:
-    """Return the first items, and how many more there are."""
+    """Return the first items and the count of the others."""
     return " ".join(filter(None, [separator.join(map(str, items[:most])), more(items, most)]))
