@@ -152,7 +152,7 @@ def _plan_accounts(plan: Plan, present: Accounting, wanted: Wanted) -> None:
             continue
         words = present.elsewhere.get(name, {})
         plan.add("account", where, f"account {name}", {key: settings[key] for key in settings if key not in words})
-        # sacctmgr keeps the description and the organization of an account that it already has in its database.
+        # When a known account joins the cluster, sacctmgr keeps its stored description and organization.
         plan.modify(
             "account", where[:1], f"account {name}", words, {key: settings[key] for key in settings if key in words}
         )
