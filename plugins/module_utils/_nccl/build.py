@@ -75,7 +75,7 @@ def from_machine(machine: Machine, gpus_per_bridge: int = 0, exclude: t.Sequence
     Return the topology file of the running machine. Raise TopologyError if values are missing.
 
     A virtual machine shows its devices without the switches between them. O(gpus_per_bridge) is the number of
-    neighbouring GPUs to place below a bridge that represents the switch, with an equal share of the adapters of the
+    neighbouring GPUs below a bridge that represents the switch. Each bridge gets an equal share of the adapters of the
     NUMA node.
     """
     gpus = [gpu for gpu in machine.gpus if gpu.address not in exclude]

@@ -7,8 +7,8 @@
 Read and write the XML of NCCL, by the rules of NCCL and not those of XML.
 
 NCCL has its own small parser. It refuses much that XML allows (a prolog, a tab between tags, a line break between
-attributes) and accepts what XML forbids (an attribute without a name, C(--) in a comment). The rules in this file were
-observed with a real NCCL 2.28.9 or read in its sources. Tests compare them with the recorded results.
+attributes). It accepts some of what XML forbids (an attribute without a name, C(--) in a comment). The rules in this
+file were observed with a real NCCL 2.28.9 or read in its sources. Tests compare them with the recorded results.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 """
 Represent Slurm's accounting as data: the wanted entries, the present entries, and the faults of the wanted ones.
 
-Every QOS, account and association is a mapping from the name of a setting, as sacctmgr accepts it, to a comparable
-value: a string, an integer, a set of names, or a limit.
+Every QOS, account and association is a mapping from names of settings to comparable values. The names are those of
+sacctmgr. A value is a string, an integer, a set of names, or a limit.
 """
 
 from __future__ import annotations

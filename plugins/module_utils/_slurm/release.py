@@ -6,10 +6,10 @@
 """
 Compare versions of Slurm, and determine which upgrade steps Slurm supports.
 
-Source: SchedMD's slurm repository, doc/html/upgrades.shtml (Compatibility Window): daemons of a major release up to
-24.05 read the state of the two previous major releases, those from 24.11 on of the three previous ones. Slurm does not
-support a downgrade to an older major release. A downgrade within a major release often works, but Slurm does not
-guarantee it, so this code refuses it too.
+Source: SchedMD's slurm repository, doc/html/upgrades.shtml (Compatibility Window). Daemons of a major release up to
+24.05 read the state of the two previous major releases. Those from 24.11 on read that of the three previous ones. Slurm
+does not support a downgrade to an older major release. A downgrade within a major release often works, but Slurm does
+not guarantee it, so this code refuses it too.
 """
 
 from __future__ import annotations
