@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What a running machine shows of its PCI tree, NUMA nodes and processor, from sysfs and procfs."""
+"""Read the PCI tree, NUMA nodes and processor of a running machine from sysfs and procfs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ARCHITECTURES = {"aarch64": "arm64", "ppc64le": "ppc64"}
 
 
 class Device(t.NamedTuple):
-    """One PCI device; O(bridges) are the bridges above it, the root port first."""
+    """One PCI device. O(bridges) lists the bridges above it, the root port first."""
 
     address: str
     pci_class: int
@@ -34,17 +34,17 @@ class Device(t.NamedTuple):
 
     @property
     def is_gpu(self) -> bool:
-        """Return whether it is a GPU of NVIDIA's."""
+        """Return whether the device is an NVIDIA GPU."""
         return self.pci_class >> 16 == 0x03 and self.vendor == _NVIDIA
 
     @property
     def is_hca(self) -> bool:
-        """Return whether it is an adapter for NCCL, and not the one behind an Ethernet interface of Azure."""
+        """Return whether the device is an adapter for NCCL and not the one of an Ethernet interface of Azure."""
         return self.pci_class >> 16 == 0x02 and bool(self.rdma) and not self.accelerated
 
 
 class Machine(t.NamedTuple):
-    """The machine as it is now."""
+    """The current state of the machine."""
 
     devices: dict[str, Device]
     numa: dict[int, list[int]]
@@ -63,7 +63,7 @@ class Machine(t.NamedTuple):
 
 
 def read(sysfs: str = "/sys", procfs: str = "/proc", architecture: str | None = None) -> Machine:
-    """Return what the machine shows; what cannot be read is empty, never an error."""
+    """Return the state of the machine. Unreadable values are empty and never an error."""
     root = Path(sysfs)
     arch = architecture or platform.machine()
     return Machine(
@@ -108,7 +108,7 @@ def _numa(path: Path) -> dict[int, list[int]]:
 
 
 def _cpu(cpuinfo: str) -> dict[str, str]:
-    """Return vendor, family and model of the first processor that cpuinfo shows."""
+    """Return vendor, family and model of the first processor in cpuinfo."""
     first = cpuinfo.split("\n\n", 1)[0]
     pairs = (line.partition(":") for line in first.splitlines())
     found = {key.strip(): value.strip() for key, _colon, value in pairs}
@@ -135,7 +135,7 @@ def _device(address: str, path: Path) -> Device:
 
 
 def _bridges(address: str, path: Path) -> tuple[str, ...]:
-    """Return the addresses between the root of the bus and the device, from the place that its link leads to."""
+    """Return the addresses between the root of the bus and the device, from the target of its symbolic link."""
     try:
         parts = path.resolve().parts
     except (OSError, RuntimeError):
@@ -147,7 +147,7 @@ def _is_accelerated(path: Path) -> bool:
     """
     Return whether a device is the virtual function of Azure's accelerated networking.
 
-    Its interface is enslaved to the synthetic one, whose driver is hv_netvsc; a bond of real adapters has no device.
+    Its interface is enslaved to the synthetic one, whose driver is hv_netvsc. A bond of real adapters has no device.
     """
     for interface in _names(path / "net"):
         driver = path / "net" / interface / "master/device/driver"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What must be the same on all nodes of a cluster: versions, time, mounts and users."""
+"""Read the properties that must be the same on all nodes of a cluster: versions, time, mounts and users."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if t.TYPE_CHECKING:
 
 
 class Node:
-    """A node, seen through a runner and a root directory."""
+    """A node, read through a runner and a root directory."""
 
     def __init__(self, run: Runner, root: Path = Path("/")) -> None:
         self._run = run
         self._root = root
 
     def versions(self) -> dict[str, str | None]:
-        """Return the versions by component; None where a component is not installed."""
+        """Return the versions by component, or None for a component that is not installed."""
         return {
             "kernel": os.uname().release,
             "driver": self._driver(),
@@ -37,7 +37,7 @@ class Node:
         }
 
     def clock(self) -> dict[str, t.Any]:
-        """Return whether the clock is kept right, and by how many seconds it is off where that is known."""
+        """Return whether the clock is synchronized, and its offset in seconds if that is known."""
         tracking = self._first(["chronyc", "-c", "tracking"], r"(.+)")
         if tracking and len(tracking.split(",")) > 4:
             fields = tracking.split(",")
@@ -48,7 +48,7 @@ class Node:
         return {"synchronized": {"yes": True, "no": False}.get(word or ""), "offset": None, "by": "timedatectl"}
 
     def mounts(self, paths: Sequence[str]) -> dict[str, str]:
-        """Return what is wrong with each path that should be a mount: C(ok), C(missing) or C(hangs)."""
+        """Return the state of each path that must be a mount: C(ok), C(missing) or C(hangs)."""
         lines = (self._root / "proc/mounts").read_text(encoding="utf-8").splitlines()
         mounted = {line.split()[1].replace("\\040", " ") for line in lines}
         return {path: self._mount(path, mounted) for path in paths}
@@ -66,7 +66,7 @@ class Node:
         return path.read_text(encoding="utf-8").strip() if path.exists() else None
 
     def _nccl(self) -> str | None:
-        """Return the version of the NCCL library on the node; one in a container is not seen."""
+        """Return the version of the NCCL library on the node, without libraries in containers."""
         directories = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/lib")
         found = sorted(
             match.group(1)
@@ -78,14 +78,14 @@ class Node:
         return ",".join(dict.fromkeys(found)) or None
 
     def _first(self, args: Sequence[str], pattern: str) -> str | None:
-        """Return what a command says, or None if there is no such command."""
+        """Return the first match in the output of a command, or None if the command fails or nothing matches."""
         code, out, _err = self._run(args)
         match = re.search(pattern, out.strip()) if code == 0 else None
         return match.group(1) if match else None
 
 
 def users(names: Sequence[str]) -> dict[str, dict[str, int] | None]:
-    """Return numbers by name; None where a name does not resolve."""
+    """Return UID and GID by name, or None for a name that does not resolve."""
     found: dict[str, dict[str, int] | None] = {}
     for name in names:
         try:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Where the processes of a running job are, and where they should be."""
+"""Compare the CPU placement of the processes of a running job with the best placement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _APPLICATION = re.compile(r"\s*([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\
 
 
 class Process(t.NamedTuple):
-    """One process as the kernel shows it; O(running) counts threads that run or wait for a CPU just now."""
+    """One process as the kernel shows it. O(running) counts threads that currently run or wait for a CPU."""
 
     pid: int
     name: str
@@ -36,7 +36,7 @@ class Process(t.NamedTuple):
 
 
 class Place(t.NamedTuple):
-    """Where a process may run, and where it should."""
+    """The CPUs on which a process may run, and those on which it should run."""
 
     process: Process
     numa_nodes: list[int]
@@ -45,7 +45,7 @@ class Place(t.NamedTuple):
 
 
 def gpu_processes(run: Runner, executable: str) -> tuple[dict[int, list[str]], list[str]]:
-    """Return the GPUs of every process that computes on one, in one start of nvidia-smi, and notes."""
+    """Return the GPUs of every compute process, and notes, in one start of nvidia-smi."""
     try:
         code, out, err = run([executable, "--query-compute-apps=gpu_bus_id,pid", "--format=csv,noheader"])
     except (CommandMissing, CommandTimeout) as exc:
@@ -63,7 +63,7 @@ def gpu_processes(run: Runner, executable: str) -> tuple[dict[int, list[str]], l
 
 
 def processes(procfs: str, gpus: dict[int, list[str]], pattern: str | None = None) -> list[Process]:
-    """Return the processes that compute on a GPU, or those whose name matches; one that ends meanwhile is skipped."""
+    """Return the compute processes of GPUs, or the processes whose name matches. Skip a process that ends meanwhile."""
     wanted = re.compile(pattern) if pattern else None
     found = []
     for pid in _pids(procfs):
@@ -76,7 +76,7 @@ def processes(procfs: str, gpus: dict[int, list[str]], pattern: str | None = Non
 
 
 def place(found: Sequence[Process], machine: Machine, numa_of_gpu: dict[str, int]) -> list[Place]:
-    """Return where each process may run and where its GPUs are."""
+    """Return the CPUs on which each process may run, and the NUMA nodes of its GPUs."""
     result = []
     for process in found:
         nodes = [node for node, cpus in machine.numa.items() if set(cpus) & set(process.cpus)]
@@ -86,7 +86,7 @@ def place(found: Sequence[Process], machine: Machine, numa_of_gpu: dict[str, int
 
 
 def numa_nodes_of_gpus(machine: Machine, topology: Sequence[dict[str, t.Any]]) -> dict[str, int]:
-    """Return the NUMA node of every GPU; what the machine hides, as some virtual machines do, comes from a record."""
+    """Return the NUMA node of every GPU, from the given topology or else from the machine, which may hide it."""
     known = {str(gpu.get("pci")): int(gpu["numa_node"]) for gpu in topology if gpu.get("pci")}
     shown = {gpu.address: gpu.numa_node for gpu in machine.gpus if gpu.numa_node >= 0}
     single = {gpu.address: next(iter(machine.numa)) for gpu in machine.gpus if len(machine.numa) == 1}
@@ -94,12 +94,12 @@ def numa_nodes_of_gpus(machine: Machine, topology: Sequence[dict[str, t.Any]]) -
 
 
 def warnings(places: Sequence[Place], machine: Machine) -> list[str]:
-    """Return what is wrong with the placement of all processes together."""
+    """Return the faults in the placement of all processes together."""
     return [text for rule in (_each, _shared, _spread) for text in rule(places, machine)]
 
 
 def process_warnings(found: Place, machine: Machine) -> list[str]:
-    """Return what is wrong with the placement of one process."""
+    """Return the faults in the placement of one process."""
     process, texts = found.process, []
     if machine.online and set(process.cpus) >= set(machine.online) and len(machine.numa) > 1:
         texts.append("it is not pinned, every CPU of the machine is allowed")
@@ -123,7 +123,7 @@ def _each(places: Sequence[Place], machine: Machine) -> Iterator[str]:
 
 
 def _shared(places: Sequence[Place], _machine: Machine) -> Iterator[str]:
-    """Tell of groups of processes with the same CPUs that have more busy threads than CPUs."""
+    """Warn about groups of processes on the same CPUs that have more busy threads than CPUs."""
     groups: dict[tuple[int, ...], list[Process]] = {}
     for found in places:
         groups.setdefault(tuple(found.process.cpus), []).append(found.process)
@@ -168,7 +168,7 @@ def _status(path: Path) -> dict[str, str]:
 
 
 def _state(path: Path) -> tuple[str, int] | None:
-    """Return state and last CPU of a thread; its name, which may hold anything, is in brackets."""
+    """Return state and last CPU of a thread. Its name may contain any character and is in brackets."""
     fields = _text(path).rpartition(")")[2].split()
     if len(fields) < 37 or not fields[36].isdigit():
         return None

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Where the tasks of a job belong on a machine: which GPUs, which NUMA node, which cores."""
+"""Assign GPUs, NUMA nodes and cores of a machine to the tasks of a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 
 
 class Task(t.NamedTuple):
-    """The place of one task of a node."""
+    """The placement of one task of a node."""
 
     task: int
     gpus: list[int]
@@ -32,16 +32,16 @@ class LayoutError(ValueError):
 
 
 def default_tasks(record: Record) -> int:
-    """Return the usual number of tasks of a node: one per GPU, or one per NUMA node where there is none."""
+    """Return the usual number of tasks of a node: one per GPU, or one per NUMA node without GPUs."""
     return int(record["gpus"]["count"]) or int(record["numa_nodes"])
 
 
 def place(record: Record, tasks: int, threads: int | None = None) -> list[Task]:
     """
-    Return the best place of every task of a node.
+    Return the best placement of every task of a node.
 
-    Without threads every task may use the whole NUMA node of its GPU, as the usual masks of the field do. With them
-    each task gets cores of its own there, one thread on each as long as there are enough.
+    Without threads, every task may use the whole NUMA node of its GPU, as the usual CPU masks do. With threads, each
+    task gets separate cores there, with one thread per core as long as the cores suffice.
     """
     if tasks < 1 or (threads is not None and threads < 1):
         raise LayoutError(f"{tasks} tasks with {threads} threads: both must be at least 1")
@@ -50,12 +50,12 @@ def place(record: Record, tasks: int, threads: int | None = None) -> list[Task]:
 
 
 def warnings(record: Record, tasks: int, threads: int | None = None) -> list[str]:
-    """Return what is not good about a layout, each with what to do instead."""
+    """Return the faults of a layout, each with its correction."""
     return [text for rule in (_fits, _gpu_shares, _spread, _knowledge) for text in rule(record, tasks, threads)]
 
 
 def gpus_of(record: Record, tasks: int, task: int) -> list[int]:
-    """Return the GPUs of a task: they are dealt in order, several to a task or several tasks to one."""
+    """Return the GPUs of a task. GPUs are assigned in order: several per task, or several tasks per GPU."""
     count = int(record["gpus"]["count"])
     if not count:
         return []
@@ -65,7 +65,7 @@ def gpus_of(record: Record, tasks: int, task: int) -> list[int]:
 
 
 def numa_nodes_of(record: Record, gpus: list[int]) -> list[int]:
-    """Return the NUMA nodes of GPUs, in the order of the GPUs, each once."""
+    """Return the NUMA nodes of GPUs, each once, in the order of the GPUs."""
     by_index = {gpu["index"]: gpu["numa_node"] for gpu in record["topology"]}
     return list(dict.fromkeys(by_index[gpu] for gpu in gpus if gpu in by_index))
 

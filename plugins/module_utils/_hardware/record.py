@@ -4,11 +4,12 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-What follows from a hardware record: cores and CPU ids of NUMA nodes, masks, and what Slurm calls them.
+Derive values from a hardware record: cores and CPU ids of NUMA nodes, masks, and Slurm's names for them.
 
-Two numberings must never be mixed. Slurm and hwloc count cores logically: core by core, NUMA node by NUMA node, so NUMA
-node N always has one block. Linux numbers CPUs as the firmware lists them: usually the first thread of every core in
-that order, then the second threads (V(block)), on some servers alternating between the NUMA nodes (V(round_robin)).
+Never mix the two numberings. Slurm and hwloc count cores logically: core by core, NUMA node by NUMA node, so NUMA node
+N always has one block. Linux numbers CPUs in the order of the firmware. Usually that is the first thread of every core
+in that order, then the second threads (V(block)). On some servers it alternates between the NUMA nodes
+(V(round_robin)).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def numa_cores(record: Record, node: int) -> list[int]:
 
 
 def cpu_ids(record: Record, cores: Iterable[int], threads: int | None = None) -> list[int]:
-    """Return the Linux CPU ids of logical cores, of the first so many threads of each or of all."""
+    """Return the Linux CPU ids of logical cores, for all threads or the given number of threads per core."""
     nodes, total = int(record["numa_nodes"]), core_count(record)
     per_node = total // nodes
     first = list(cores)
@@ -54,13 +55,13 @@ def numa_cpus(record: Record, node: int) -> list[int]:
 
 
 def slurm_sockets(record: Record, numa_as_sockets: bool) -> int:
-    """Return how many sockets Slurm is to see; with several NUMA nodes in a socket it can take those for sockets."""
+    """Return the number of sockets for Slurm. Slurm can treat several NUMA nodes in a socket as sockets."""
     sockets, nodes = int(record["cpus"]["sockets"]), int(record["numa_nodes"])
     return nodes if numa_as_sockets and nodes > sockets else sockets
 
 
 def gpu_cores(record: Record, gpu: Record, numa_as_sockets: bool) -> list[int]:
-    """Return the logical cores beside a GPU, widened to whole sockets as Slurm sees them."""
+    """Return the logical cores local to a GPU, extended to whole sockets as Slurm sees them."""
     near = numa_cores(record, gpu["numa_node"])
     per_socket = core_count(record) // slurm_sockets(record, numa_as_sockets)
     start = near[0] // per_socket * per_socket
@@ -79,19 +80,19 @@ def mask(cpus: Iterable[int]) -> int:
 
 
 def hex_mask(cpus: Iterable[int]) -> str:
-    """Return a mask as C(--cpu-bind=mask_cpu) of srun takes it."""
+    """Return a mask in the form of srun's C(--cpu-bind=mask_cpu)."""
     return hex(mask(cpus))
 
 
 def kernel_mask(cpus: Iterable[int], total: int) -> str:
-    """Return a mask as the kernel and NCCL write it: groups of 32 bits, all with leading zeros, the highest first."""
+    """Return a mask in the form of the kernel and NCCL: groups of 32 bits with leading zeros, the highest first."""
     bits = mask(cpus)
     groups = -(-total // 32)
     return ",".join(f"{bits >> 32 * group & 0xFFFFFFFF:08x}" for group in reversed(range(groups)))
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as a list of ranges, V(0-23,48)."""
+    """Return numbers as a list of ranges, such as V(0-23,48)."""
     parts: list[list[int]] = []
     for number in sorted(set(numbers)):
         if parts and number == parts[-1][1] + 1:
@@ -102,7 +103,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def parse_ranges(text: str) -> list[int]:
-    """Return the numbers of a list of ranges as the kernel writes it; raises ValueError on anything else."""
+    """Return the numbers of a list of ranges in the kernel's form. Raise ValueError for any other form."""
     numbers: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         start, _dash, end = part.partition("-")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Build the topology that NCCL is to read, from a hardware record or from the running machine."""
+"""Build the topology file for NCCL from a hardware record or from the running machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GPU, _HCA, _BRIDGE = "0x030200", "0x020700", "0x060400"
 
 
 class TopologyError(ValueError):
-    """No topology can be made from what is given; the text says what is missing."""
+    """The input is not sufficient for a topology. The message names the missing values."""
 
 
 class Leaf(t.NamedTuple):
@@ -39,14 +39,14 @@ class Leaf(t.NamedTuple):
 
 
 class Processor(t.NamedTuple):
-    """What the cpu elements say."""
+    """The content of the cpu elements."""
 
     masks: dict[int, str]
     attributes: list[tuple[str, str]]
 
 
 def from_record(record: Record) -> str:
-    """Return the topology file of a hardware record; raises TopologyError."""
+    """Return the topology file of a hardware record. Raise TopologyError if values are missing."""
     without = [gpu["index"] for gpu in record["topology"] if not gpu.get("pci")]
     if not record["topology"] or without:
         which = f"GPUs {without}" if without else "any GPU"
@@ -72,10 +72,11 @@ def from_record(record: Record) -> str:
 
 def from_machine(machine: Machine, gpus_per_bridge: int = 0, exclude: t.Sequence[str] = ()) -> str:
     """
-    Return the topology file of the running machine; raises TopologyError.
+    Return the topology file of the running machine. Raise TopologyError if values are missing.
 
-    A virtual machine shows its devices without the switches between them. O(gpus_per_bridge) puts so many neighbours,
-    and an equal share of the adapters of the NUMA node, below a bridge that stands for the switch.
+    A virtual machine shows its devices without the switches between them. O(gpus_per_bridge) is the number of
+    neighbouring GPUs below a bridge that represents the switch. Each bridge gets an equal share of the adapters of the
+    NUMA node.
     """
     gpus = [gpu for gpu in machine.gpus if gpu.address not in exclude]
     if not gpus:
@@ -90,7 +91,7 @@ def from_machine(machine: Machine, gpus_per_bridge: int = 0, exclude: t.Sequence
 
 
 def nccl_family(family: int) -> int:
-    """Return the family as NCCL puts it together from CPUID: 25 of Linux is 175 there."""
+    """Return the CPU family as NCCL composes it from CPUID: 25 in Linux is 175 in NCCL."""
     return family if family < 15 else 15 | (family - 15) << 4
 
 
@@ -125,13 +126,13 @@ def _machine_leaf(device: Device, machine: Machine) -> Leaf:
                 "generate from a hardware record"
             )
         node = next(iter(machine.numa), 0)
-    # Above a device stand the root port and then, for each switch, its upper and its lower port.
+    # The path to a device contains the root port and then, for each switch, its upstream and its downstream port.
     switches = device.bridges[1::2]
     return Leaf(device.address, f"0x{device.pci_class:06x}", _speed(device.speed), device.width or 16, node, switches)
 
 
 def _speed(speed: str) -> str:
-    """Return a link speed in a form that NCCL knows; old kernels omit the word at the end."""
+    """Return a link speed in a form that NCCL knows. Old kernels omit the last word."""
     word = speed.split(" ")[0] if speed else ""
     return next((known for known in _SPEEDS.values() if known.split(" ")[0] in (word, f"{word}.0")), _SPEEDS[3])
 
@@ -183,7 +184,7 @@ def _pci(address: str, pci_class: str, speed: str, width: int) -> Element:
 
 
 def _checked(system: Element) -> str:
-    """Return the text, read again by the rules of NCCL: what we write must be what NCCL takes."""
+    """Return the file after a check by NCCL's rules, so that NCCL accepts it."""
     text = serialize(system)
     wrong = judge.judge(text).of(judge.FATAL, judge.IGNORED, judge.FAULT)
     if wrong:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Where a topology file and the running machine differ."""
+"""Compare a topology file with the running machine."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if t.TYPE_CHECKING:
 
 
 class Difference(t.NamedTuple):
-    """What differs; O(foreign) is true if the file is that of another kind of machine."""
+    """The differences. O(foreign) is true if the file belongs to another type of machine."""
 
     texts: list[str]
     foreign: bool
 
 
 def compare(system: Element, machine: Machine, exclude: Sequence[str] = ()) -> Difference:
-    """Return where a topology and a machine differ; nothing is said about what the machine does not show."""
+    """Return the differences between a topology and a machine. Skip values that the machine does not show."""
     listed = judge.devices(system)
     texts = [
         *_presence("GPU", [gpu for gpu in machine.gpus if gpu.address not in exclude], listed, judge.is_gpu),
@@ -41,7 +41,7 @@ def compare(system: Element, machine: Machine, exclude: Sequence[str] = ()) -> D
 
 
 def deviations(system: Element, devices: Mapping[str, int], cpus: Mapping[int, Sequence[int]]) -> list[str]:
-    """Return where a topology deviates from the NUMA node of each device and from the CPUs of each NUMA node."""
+    """Return the deviations of a topology from the NUMA node of each device and the CPUs of each NUMA node."""
     listed = judge.devices(system)
     return [
         *(f"{bus} is not in the file" for bus in sorted(devices) if bus not in listed),

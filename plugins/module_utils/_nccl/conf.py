@@ -4,10 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-The file nccl.conf, by the strict grammar of NCCL.
+Write and check the file nccl.conf by NCCL's strict grammar.
 
-A line is NAME=value from the first column to the last: no export, no blanks around the sign, no quotes, no comment at
-the end. NCCL takes what stands there as it is, so that a quote or a carriage return becomes a part of the value.
+A whole line is NAME=value, without export, spaces around the equals sign, quotes, or a comment at the end. NCCL uses
+the value literally, so a quote or a carriage return becomes a part of it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import re
 import typing as t
 
 _NAME = re.compile(r"NCCL_[A-Z0-9_]+")
-_VALUE = re.compile(r"[!-\"$-~]*")  # printable, neither a blank nor a hash sign
+_VALUE = re.compile(r"[!-\"$-~]*")  # printable, neither a space nor a hash sign
 _QUOTES = "\"'"
 
 
 def problems(settings: t.Any) -> list[str]:
-    """Return what cannot stand in nccl.conf, each with what to write instead."""
+    """Return the settings that nccl.conf cannot contain, each with its correction."""
     if not hasattr(settings, "items"):
         return [f"the settings of NCCL must be a mapping, not {type(settings).__name__}"]
     return [text for name, value in settings.items() for text in _setting(str(name), value)]
 
 
 def render(settings: dict[str, t.Any]) -> str:
-    """Return the lines of nccl.conf; raises ValueError if something cannot stand there."""
+    """Return the lines of nccl.conf. Raise ValueError for a setting that the file cannot contain."""
     wrong = problems(settings)
     if wrong:
         raise ValueError("; ".join(wrong))
@@ -36,7 +36,7 @@ def render(settings: dict[str, t.Any]) -> str:
 
 
 def file_problems(text: str) -> list[str]:
-    """Return what NCCL would not understand, or understand otherwise, in the text of a file."""
+    """Return the lines of a file that NCCL would ignore or misread."""
     found: list[str] = []
     seen: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):

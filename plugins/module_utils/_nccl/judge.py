@@ -4,10 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Judge a topology file as NCCL does, and for the faults on which NCCL says nothing.
+Check a topology file as NCCL does, and for the faults that NCCL does not report.
 
-NCCL ignores a file that it cannot find or does not understand with one line in its log, and takes one with wrong
-contents: the job runs, slowly. Findings therefore have one of four severities.
+NCCL ignores a file that it cannot find or parse, with one line in its log. It uses a file with wrong contents, and the
+job runs slowly. So findings have one of four severities.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if t.TYPE_CHECKING:
 
 FATAL = "fatal"  # NCCL stops, or crashes
 IGNORED = "ignored"  # NCCL reads the file and uses nothing of it
-FAULT = "fault"  # NCCL uses it, to the harm of the job
-NOTE = "note"  # odd, without harm that is known
+FAULT = "fault"  # NCCL uses it, and the job suffers
+NOTE = "note"  # unusual, without known harm
 
 BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
-# NCCL compares these words from the start of the value; all else counts as generation 3.
+# NCCL compares these words with the start of the value. All other values count as generation 3.
 _SPEED = re.compile(r"(2\.5|5|8|16|32) GT/s|(2\.5|5\.0|8\.0|16\.0|32\.0|64\.0) GT/s PCIe")
 _MASK = re.compile(r"[0-9a-f]{1,8}(,[0-9a-f]{1,8})*", re.IGNORECASE)
 _ARCHITECTURES = ("x86_64", "arm64", "ppc64")
@@ -37,7 +37,7 @@ _FOUND_BY_NCCL = ("gpu", "nic", "net", "nvlink", "c2c", "pcilink")
 
 
 class Finding(t.NamedTuple):
-    """One thing about a file, and the line that it is about."""
+    """One finding about a file, with its line number."""
 
     severity: str
     line: int
@@ -49,18 +49,18 @@ class Finding(t.NamedTuple):
 
 
 class Judged(t.NamedTuple):
-    """A file and what is to be said about it; O(system) is empty unless NCCL would use the file."""
+    """A file and its findings. O(system) is empty unless NCCL would use the file."""
 
     system: Element | None
     findings: list[Finding]
 
     def of(self, *severities: str) -> list[str]:
-        """Return the findings of some severities as sentences."""
+        """Return the findings of the given severities as sentences."""
         return [str(finding) for finding in self.findings if finding.severity in severities]
 
 
 def judge(text: str) -> Judged:
-    """Judge a topology file by itself, without a look at the machine."""
+    """Check a topology file alone, without the machine."""
     try:
         top = topology_xml.parse(text)
     except topology_xml.NcclXmlError as exc:
@@ -79,7 +79,7 @@ def judge(text: str) -> Judged:
 
 
 def devices(system: Element) -> dict[str, tuple[Element, Element]]:
-    """Return every PCI device that is no bridge, by bus id, with its cpu."""
+    """Return every PCI device that is not a bridge, by bus id, with its cpu."""
     found: dict[str, tuple[Element, Element]] = {}
     for cpu in system.children:
         if cpu.name == "cpu":
@@ -105,7 +105,7 @@ def is_nic(pci: Element) -> bool:
 
 
 def mask_bits(mask: str) -> int | None:
-    """Return the bits of an affinity, or nothing if NCCL would read something else."""
+    """Return the bits of an affinity, or None if NCCL would read another value."""
     if not _MASK.fullmatch(mask):
         return None
     bits = 0
@@ -128,7 +128,7 @@ def _version(system: Element) -> Iterator[Finding]:
 
 
 def _number(text: str) -> int:
-    """Return a number as C reads it: what comes after the digits does not count, nor does a text without any."""
+    """Return a number as C reads it: ignore characters after the digits, and read a string without digits as 0."""
     found = _NUMBER.match(text)
     if not found:
         return 0
@@ -256,10 +256,11 @@ def _nvlinks(system: Element) -> Iterator[Finding]:
 
 def _target(link: Element, bus: str | None, known: set[str | None]) -> Iterator[Finding]:
     """
-    Judge where an NVLink leads.
+    Check the target of an NVLink.
 
-    NCCL goes by the class. It looks up the target of a GPU's class only: a switch is a switch whatever its name, and
-    without a class NCCL asks the machine and takes what that does not show for a switch.
+    NCCL decides by the class of the target. It looks up a target only if its class is that of a GPU. The name of a
+    switch does not matter. Without a class, NCCL reads it from the machine, and treats a device that the machine does
+    not show as a switch.
     """
     target, of_class = link.get("target"), link.get("tclass")
     if of_class is None and target not in known:

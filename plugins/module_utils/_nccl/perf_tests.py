@@ -4,10 +4,11 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Read what the programs of nccl-tests print, in every form since 2.0.
+Parse the output of the programs of nccl-tests, in every format since 2.0.
 
-The columns between type and time depend on the program and its age, so the numbers are taken from the right.
-The average that the programs print depends on the range of sizes; what counts is the bus bandwidth at the largest size.
+The columns between type and time depend on the program and its version, so the numbers are read from the right. The
+average that the programs print depends on the range of sizes. The relevant value is the bus bandwidth at the largest
+size.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _EXIT = {
 
 
 class Side(t.NamedTuple):
-    """One of the two measurements of a row: time in microseconds, bandwidths in GB/s."""
+    """One of the two measurements of a row, with time in microseconds and bandwidths in GB/s."""
 
     time: float
     algbw: float
@@ -55,7 +56,7 @@ class Side(t.NamedTuple):
 
 
 class Row(t.NamedTuple):
-    """One line of the table; size in bytes."""
+    """One line of the table, with the size in bytes."""
 
     size: int
     elements: int
@@ -67,7 +68,7 @@ class Row(t.NamedTuple):
 
 
 class Report(t.NamedTuple):
-    """Everything that one run of a program said."""
+    """The output of one run of a program."""
 
     version: str | None
     nccl: str | None
@@ -84,23 +85,23 @@ class Report(t.NamedTuple):
 
     @property
     def largest(self) -> int | None:
-        """The largest size that was measured, in bytes."""
+        """Return the largest measured size in bytes."""
         return max((row.size for row in self.rows), default=None)
 
     @property
     def busbw(self) -> float | None:
-        """Bus bandwidth out of place at the largest size in GB/s; the median of several rows of that size."""
+        """Return the out-of-place bus bandwidth at the largest size in GB/s, as the median of all rows of that size."""
         values = [row.out_of_place.busbw for row in self.rows if row.size == self.largest]
         return statistics.median(values) if values else None
 
 
 def exit_meaning(code: int) -> str:
-    """Return in words what an exit status of a program means."""
+    """Return a description of an exit status of a program."""
     return _EXIT.get(code, f"exit status {code}")
 
 
 def parse(text: str) -> Report:
-    """Return what the text says; never raises, what is missing is None and an incomplete run is not complete."""
+    """Return the report of an output. Never raise: missing values are None, and an incomplete run is not complete."""
     lines = [_PREFIX.sub("", line, count=1).rstrip() for line in text.splitlines()]
     bounds, bounds_ok = _summary(lines, _BOUNDS)
     average, average_ok = _summary(lines, _AVERAGE)
@@ -124,7 +125,7 @@ def parse(text: str) -> Report:
 
 
 def parse_json(text: str) -> Report:
-    """Return what a file written with C(-J) says. The environment in it is never read: it may hold secrets."""
+    """Return the report of a file written with C(-J). Never read its environment, which may contain secrets."""
     try:
         data = json.loads(text)
     except ValueError:
@@ -153,7 +154,7 @@ def parse_json(text: str) -> Report:
 
 
 def problem(report: Report, code: int = 0) -> str | None:
-    """Return why a run does not count as a measurement, or None if it does."""
+    """Return why a run is not a valid measurement, or None if it is."""
     if report.out_of_bounds_ok is False:
         return f"wrong results: {report.out_of_bounds:g} values out of bounds"
     if report.average_ok is False:
@@ -164,10 +165,10 @@ def problem(report: Report, code: int = 0) -> str | None:
 
 
 def too_small(report: Report, smallest: str, largest: str, factor: float) -> str | None:
-    """Return why the largest size measured is not the one that was asked for: a smaller one is slower by nature."""
+    """Return a message if the largest measured size is below the requested one, because smaller sizes are slower."""
     start, end = _bytes(smallest), _bytes(largest)
     if not start or not end or start > end:
-        return None  # the program itself refuses that
+        return None  # the program itself refuses this
     last = start
     while factor > 1 and last * factor <= end:
         last *= factor
@@ -175,20 +176,20 @@ def too_small(report: Report, smallest: str, largest: str, factor: float) -> str
         return (
             f"measured up to {report.largest} bytes only, not {int(last)}: the memory is enough for {report.reduced_to}"
         )
-    # Some operations round a size down to a multiple of the ranks; the next smaller step is less than that.
+    # Some operations round a size down to a multiple of the ranks. The next smaller step is below any rounded size.
     if factor <= 1 or report.largest is None or report.largest * factor > last:
         return None
     return f"measured up to {report.largest} bytes only, not {int(last)}"
 
 
 def _bytes(text: str) -> float:
-    """Return a size as the programs read it; 0 for what is none."""
+    """Return a size as the programs read it, or 0 for an invalid size."""
     match = _BYTES.match(text)
     return float(match.group(1)) * _UNITS[match.group(2).upper()] if match else 0.0
 
 
 def _failure(report: Report, code: int) -> str:
-    """Return why a run broke off."""
+    """Return why a run ended early."""
     if report.errors:
         return f"{exit_meaning(code)}: {report.errors[0]}"
     if not report.rows:
@@ -206,7 +207,7 @@ def nccl_version(number: int) -> str:
 
 
 def _summary(lines: list[str], pattern: re.Pattern[str]) -> tuple[float | None, bool | None]:
-    """Return number and word of a summary line."""
+    """Return the number and the word of a summary line."""
     match = next(filter(None, map(pattern.search, lines)), None)
     if not match or not _NUMBER.match(match.group(1)):
         return None, None
@@ -225,12 +226,12 @@ def _rank(match: re.Match[str]) -> dict[str, t.Any]:
 
 
 def _row(line: str) -> Row | None:
-    """Return a line of the table, or None for any other line and for a row that was cut."""
+    """Return a line of the table, or None for any other line and for an incomplete row."""
     match = _ROW.match(_STAMP.sub("", line))
     if not match:
         return None
     tokens = [part for token in match.group(4).split() for part in _split(token)]
-    for each in (8, 4):  # with -I 1 each side has four columns more
+    for each in (8, 4):  # with -I 1 each side has four more columns
         if len(tokens) >= 2 * each:
             out = _side(tokens[-2 * each : -2 * each + 4])
             inside = _side(tokens[-each:][:4])
@@ -241,7 +242,7 @@ def _row(line: str) -> Row | None:
 
 
 def _split(token: str) -> list[str]:
-    """Take apart two numbers of two decimals that have run into each other."""
+    """Split two numbers with two decimals that have no space between them."""
     if token.count(".") < 2:
         return [token]
     return [part for part in _TOUCHING.sub(lambda match: match.group(0) + " ", token).split(" ") if part]
@@ -272,5 +273,5 @@ def _json_row(item: dict[str, t.Any]) -> Row:
 
 
 def _word(word: str | None) -> bool | None:
-    """Return what the words of the JSON file mean."""
+    """Return the meaning of the words of the JSON file."""
     return {"true": True, "false": False}.get(word or "")

@@ -4,28 +4,28 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Read and write the XML that NCCL reads, by NCCL's rules and not by those of XML.
+Read and write the XML of NCCL, by the rules of NCCL and not those of XML.
 
-NCCL has a small parser of its own. It refuses much that XML allows (a prolog, a tab between tags, a line break between
-attributes) and takes what XML forbids (an attribute without a name, C(--) in a comment). What is said here about it was
-seen with a real NCCL 2.28.9 or read in its sources; tests hold it against the recorded verdicts.
+NCCL has its own small parser. It refuses much that XML allows (a prolog, a tab between tags, a line break between
+attributes). It accepts some of what XML forbids (an attribute without a name, C(--) in a comment). The rules in this
+file were observed with a real NCCL 2.28.9 or read in its sources. Tests compare them with the recorded results.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-# NCCL's buffers also hold the character that ends a value or a name.
+# NCCL's buffers also contain the character that ends a value or a name.
 MAX_LENGTH = 253
 MAX_ATTRIBUTES = 16
 # 32 up to NCCL 2.20, 128 up to 2.29.3, 640 since.
 MAX_CHILDREN = 128
-# Of the whole file, since NCCL 2.21; the 256th place is for the element that NCCL is reading.
+# Limit of the whole file, since NCCL 2.21. The 256th place is for the element that NCCL is reading.
 MAX_ELEMENTS = 255
 
 _BLANK = " \n\r"
 _NAME_ENDS = " =>/\n\r"
-# What NCCL reads in which element; all else it skips, to whatever closing tag.
+# The elements that NCCL reads in each element. It skips all others, up to any closing tag.
 _READ_IN = {
     "": ("system",),
     "system": ("cpu",),
@@ -37,10 +37,10 @@ _READ_IN = {
 
 
 class Element:
-    """One element, its attributes in the order of the file, the line that it starts in, and whether NCCL reads it."""
+    """One element, its attributes in the order of the file, its first line, and whether NCCL reads it."""
 
     def __init__(self, name: str, attributes: list[tuple[str, str]] | None = None, line: int = 0) -> None:
-        """Make an element without children."""
+        """Create an element without children."""
         self.name = name
         self.attributes = attributes or []
         self.line = line
@@ -48,7 +48,7 @@ class Element:
         self.children: list[Element] = []
 
     def get(self, name: str) -> str | None:
-        """Return the value of an attribute; NCCL takes the first of that name."""
+        """Return the value of an attribute. NCCL uses the first one of that name."""
         return next((value for key, value in self.attributes if key == name), None)
 
     def add(self, child: Element) -> Element:
@@ -57,7 +57,7 @@ class Element:
         return child
 
     def walk(self) -> t.Iterator[Element]:
-        """Yield this element and all below it that NCCL reads, in the order of the file."""
+        """Yield this element and all descendants that NCCL reads, in the order of the file."""
         stack = [self]
         while stack:
             element = stack.pop()
@@ -66,21 +66,21 @@ class Element:
 
 
 class NcclXmlError(ValueError):
-    """NCCL would refuse the text, or crash on it; the message says where and why."""
+    """NCCL would refuse the file or crash on it. The message contains the line and the reason."""
 
     def __init__(self, line: int, text: str, crash: bool = False) -> None:
-        """Keep the line and whether NCCL would crash."""
+        """Store the line and whether NCCL would crash."""
         super().__init__(f"line {line}: {text}")
         self.crash = crash
 
 
 def parse(text: str) -> Element:
-    """Return an element without a name whose children are the elements at the top; raises NcclXmlError."""
+    """Return an unnamed element whose children are the top-level elements. Raise NcclXmlError for a faulty file."""
     return _Parser(text).document()
 
 
 def serialize(root: Element) -> str:
-    """Return the text of an element: two blanks per level, one between attributes, no prolog, none before a slash."""
+    """Return an element as a string: two spaces per level, one between attributes, none before a slash, no prolog."""
     lines: list[str] = []
     stack: list[tuple[Element | str, int]] = [(root, 0)]
     while stack:
@@ -104,7 +104,7 @@ def _value(key: str, value: str) -> str:
 
 
 class _Parser:
-    """A walk over the text; every step fails where NCCL fails."""
+    """A parser that fails wherever NCCL fails."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -4,10 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-The program that sets the GPUs of a machine again: at boot, after a load of the driver, and around a job.
+Apply the settings of the GPUs of a machine at boot, after a load of the driver, and before and after a job.
 
-The role gpu installs it, with its settings in a file. It sets what the module nvidia_clocks sets, by the same code.
-Clocks are no reason to fail a boot or a job: the program prints what cannot be set, and its exit status stays 0.
+The role gpu installs this program and its settings file. It applies the settings of the module nvidia_clocks with the
+same code. Clocks never fail a boot or a job: the program prints each setting that fails, and exits with status 0.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if t.TYPE_CHECKING:
 CONFIG = "/etc/gpucluster/gpu-clocks.json"
 USAGE = "Usage: gpucluster-gpu-clocks boot|job-start|job-end [FILE]"
 USAGE_ERROR = 2
-CALL_SECONDS = 60  # after which a call of nvidia-smi is killed
+CALL_SECONDS = 60  # timeout of a call of nvidia-smi
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Settings(t.NamedTuple):
-    """The inputs of the role gpu; clocks in MHz, 0 is the highest."""
+    """The inputs of the role gpu. Clocks are in MHz; 0 means the highest clock."""
 
     clocks: str
     method: str
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read_settings(path: str) -> Settings:
-    """Return the settings of a file; raises OSError, ValueError or TypeError."""
+    """Return the settings of a file. Raise OSError, ValueError or TypeError."""
     return Settings(**json.loads(Path(path).read_text(encoding="utf-8")))
 
 
@@ -94,7 +94,7 @@ class Gpus:
     """All GPUs of this machine."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str], say: Say) -> None:
-        """Take the settings, the environment with the job, and where to say what was done."""
+        """Store the settings, the environment of the job, and the function that prints messages."""
         self._settings = settings
         self._environment = environment
         self._say = say
@@ -108,7 +108,7 @@ class Gpus:
             self._set(report, list(wishes(self._settings)))
 
     def start_job(self) -> None:
-        """Set the clocks for a job that has the whole machine."""
+        """Set the clocks for a job that uses the whole machine."""
         if self._settings.clocks == "job" and whole_machine(self._environment, self._settings.gpus):
             self._state.mkdir(mode=0o755, parents=True, exist_ok=True)
             self._marker.write_text(self._environment.get("SLURM_JOB_ID", ""), encoding="utf-8")
@@ -123,7 +123,7 @@ class Gpus:
 
     @property
     def _marker(self) -> Path:
-        """The file with the job for which the clocks were set."""
+        """Return the file that contains the job for which the clocks were set."""
         return self._state / "gpu_clocks.job"
 
     def _wait(self) -> Report | None:
@@ -150,7 +150,7 @@ class Gpus:
                 self._say(line)
 
     def _chosen(self, report: Report, wanted: Sequence[Wanted]) -> list[Wanted]:
-        """Return what to set on which GPUs: on each the first wish that it can fulfil, so that one hinders no other."""
+        """Return the settings for each GPU: the first wish that it supports, independent of the other GPUs."""
         chosen: dict[int, list[str]] = {}
         for gpu in report.gpus:
             name = str(gpu["uuid"] or gpu["pci_bus_id"])
@@ -166,7 +166,7 @@ class Gpus:
 
 
 def wishes(settings: Settings) -> Iterator[Wanted]:
-    """Yield what to set at boot, then less and less of it, for GPUs that refuse the rest."""
+    """Yield the settings for boot, then reduced settings for GPUs that refuse some of them."""
     persistence = settings.persistence or None
     power = settings.power_limit or None
     if settings.clocks == "max":
@@ -178,7 +178,7 @@ def wishes(settings: Settings) -> Iterator[Wanted]:
 
 
 def whole_machine(environment: Mapping[str, str], count: int) -> bool:
-    """Tell whether the job has the machine, or all GPUs of it, for itself."""
+    """Return whether the job uses the machine, or all its GPUs, exclusively."""
     gpus = [part for part in environment.get("SLURM_JOB_GPUS", "").split(",") if part]
     return environment.get("SLURM_JOB_OVERSUBSCRIBE") == "NO" or len(gpus) >= count
 

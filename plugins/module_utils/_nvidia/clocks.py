@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Bring the clocks of the GPUs to what is wanted, prove it where it can be read back, and describe it."""
+"""Set the clocks of the GPUs, verify the settings that can be read back, and describe the result."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi, Outcome
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.wanted import Wanted
 
-    Problems = dict[tuple[str, str], str]  # (GPU's UUID, setting): what went wrong
+    Problems = dict[tuple[str, str], str]  # (UUID of the GPU, setting): the failure
 
-# In this order: without persistence nothing else would stay.
+# The order of the calls: without persistence mode, no other setting would last.
 ORDER = ("-pm", "-pl", "-rgc", "-rmc", "-rac", "-ac", "-lmc", "-lgc")
 MOOT = "nothing to reset on this GPU"
 NOT_TRIED = "not tried after the refusal before it"
-BUSY = 50  # percent of utilisation from which the current clock tells whether a lock works
+BUSY = 50  # percent of utilisation from which the current clock shows whether a lock works
 
 
 class ApplyError(Exception):
-    """A setting was not taken; result describes what was."""
+    """A setting failed. result describes the settings that were applied."""
 
     def __init__(self, lines: list[str], result: dict[str, t.Any]) -> None:
         super().__init__("; ".join(lines))
@@ -38,7 +38,7 @@ class ApplyError(Exception):
 
 
 class Record(t.NamedTuple):
-    """Where locked clocks are recorded, and the stamps of this boot and driver."""
+    """The path of the record of locked clocks, and the stamps of this boot and driver."""
 
     path: str
     stamps: dict[str, str]
@@ -47,7 +47,7 @@ class Record(t.NamedTuple):
 def apply(
     smi: NvidiaSmi, wanted: Wanted, record: Record, check_mode: bool, tolerant: bool, report: Report | None = None
 ) -> dict[str, t.Any]:
-    """Bring every chosen GPU to the wanted clocks and return the module's result; a report saves a call."""
+    """Set every selected GPU to the wanted clocks and return the module's result. A given report saves a call."""
     report = report or smi.read()
     locks = nvidia_record.load(record.path, record.stamps)
     plans = nvidia_plan.make(report, locks, wanted, tolerant)
@@ -62,7 +62,7 @@ def apply(
 
 
 def _act(smi: NvidiaSmi, plans: list[Plan]) -> Problems:
-    """Start nvidia-smi once for each different setting, and collect what it did not do."""
+    """Start nvidia-smi once for each different setting, and collect the failures."""
     problems: Problems = {}
     stop = False
     for option, value, group in _groups(plans):
@@ -97,7 +97,7 @@ def _words(option: str, outcome: Outcome) -> str | None:
 
 
 def _unproven(plans: list[Plan], after: Report, problems: Problems) -> Problems:
-    """Return the settings that were accepted but do not read back; locked clocks never do."""
+    """Return the settings that were accepted but read back differently. Locked clocks cannot be read back."""
     found: Problems = {}
     gpus = {gpu["uuid"]: gpu for gpu in after.gpus}
     for plan in plans:
@@ -138,7 +138,7 @@ def _keep(
     problems: Problems,
     after: Report,
 ) -> None:
-    """Write down what is locked now; skip a GPU with a problem or without persistence: its state is unknown."""
+    """Record the current locks. Skip a GPU with a problem or without persistence mode: its state is unknown."""
     persistent = {str(gpu["uuid"]) for gpu in after.gpus if gpu["persistence"]}
     now = dict(locks)
     for plan in plans:
@@ -152,7 +152,7 @@ def _keep(
 
 
 def _held(plan: Plan, problems: Problems) -> Lock | None:
-    """Return the lock that a GPU has now; nothing where a part of it failed."""
+    """Return the current lock of a GPU, or None if a part of it failed."""
     lock = plan.lock
     for part in ("graphics", "memory"):
         text = problems.get((str(plan.gpu["uuid"]), f"locked_{part}_mhz"))
@@ -164,7 +164,7 @@ def _held(plan: Plan, problems: Problems) -> Lock | None:
 
 
 def _forget(record: Record, locks: dict[str, Lock], plans: list[Plan]) -> None:
-    """Drop what is about to change from the record, so that an interrupted run leaves nothing false behind."""
+    """Remove planned changes from the record, so that an interrupted run leaves no false entries."""
     touched = {str(plan.gpu["uuid"]) for plan in plans if plan.changes}
     if touched & set(locks):
         kept = {uuid: lock for uuid, lock in locks.items() if uuid not in touched}
@@ -254,7 +254,7 @@ def _warnings(report: Report, plans: list[Plan], problems: Problems) -> list[str
 
 
 def _lock_warnings(plan: Plan) -> list[str]:
-    """Say what the record cannot promise: locks without persistence, and a busy GPU that runs outside its lock."""
+    """Warn about locks without persistence mode, and about a busy GPU that runs outside its lock."""
     name = label(plan.gpu)
     persistent = plan.gpu["persistence"] or any(change.setting == "persistence" for change in plan.changes)
     if plan.method == "locked" and plan.lock and not persistent:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Parse nvidia-smi nvlink: what it says about each link of each GPU."""
+"""Parse the output of nvidia-smi nvlink for each link of each GPU."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Links = t.Dict[int, t.List[t.Tuple[int, str]]]  # noqa: UP006 - evaluated at run
 _GPU = re.compile(r"^GPU (\d+): ")
 _LINK = re.compile(r"^\s*Link (\d+): (.*)$")
 _NO_LINKS = ("unable to retrieve nvlink information", "not supported", "no nvlink", "no active nvlink")
-# What the names of real errors have in common; rates, states, bytes and packets have none of it.
+# Words in the names of real errors. The names of rates, states, bytes and packets contain none of them.
 _ERROR = re.compile(r"error|discard|recovery", re.IGNORECASE)
-# What the link repairs by itself: codewords by the number of symbols that FEC corrected (0: none), and raw bits.
+# Errors that the link corrects: codewords by the number of symbols that FEC corrected (0: none), and raw bits.
 _REPAIRED = re.compile(r"^(FEC|Raw) ", re.IGNORECASE)
 
 
 def parse(text: str) -> Links:
-    """Return the lines about links by GPU, each with the number of its link; a GPU without links has none."""
+    """Return the lines about links by GPU, each with the number of its link. A GPU without links has none."""
     found: Links = {}
     gpu = None
     for line in text.splitlines():
@@ -45,7 +45,7 @@ def parse(text: str) -> Links:
 
 
 def errors(links: Links) -> dict[str, int]:
-    """Return the error counters of every link by "GPU n link m name"; newer drivers print much else beside them."""
+    """Return the error counters of every link by "GPU n link m name". Skip other lines of newer drivers."""
     counters = {}
     for gpu, found in links.items():
         for link, text in found:

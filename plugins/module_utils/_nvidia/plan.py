@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Decide what has to change on each GPU; pure, from what was read and what was recorded."""
+"""Plan the changes of each GPU from its read state and the record, without side effects."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import Gpu, Report
 
 UNKNOWN = "unknown"
-POWER_TOLERANCE = 0.5  # W; the board rounds
+POWER_TOLERANCE = 0.5  # W; the board rounds values
 
 
 class Change(t.NamedTuple):
-    """One setting of one GPU that is not as it should be, and the option of nvidia-smi that makes it so."""
+    """One setting of one GPU that must change, and the option of nvidia-smi that changes it."""
 
     setting: str
     before: t.Any
@@ -37,7 +37,7 @@ class Change(t.NamedTuple):
 
 
 class Plan(t.NamedTuple):
-    """What has to happen on one GPU."""
+    """The planned changes of one GPU."""
 
     gpu: Gpu
     method: str
@@ -48,7 +48,7 @@ class Plan(t.NamedTuple):
 
 
 def make(report: Report, locks: dict[str, Lock], wanted: Wanted, tolerant: bool = False) -> list[Plan]:
-    """Return a plan for each GPU, or refuse with all that is wrong; with I(tolerant), skip what a GPU lacks."""
+    """Return a plan for each GPU, or refuse with all faults. With I(tolerant), skip unsupported settings."""
     nvidia_wanted.check(wanted)
     plans, refused = [], []
     for gpu in nvidia_wanted.select(report, wanted.gpus):
@@ -73,7 +73,7 @@ def _plan(gpu: Gpu, lock: Lock | None, wanted: Wanted, driver: str | None) -> Pl
             changes += setting(gpu, wanted)
         except Unsupported as exc:
             missing.append(exc)
-    known = lock if gpu["persistence"] else None  # without persistence every lock ended with the last client
+    known = lock if gpu["persistence"] else None  # without persistence mode, every lock ended with the last client
     plan = Plan(gpu, wanted.method, "no clocks asked for", changes, known, missing)
     try:
         plan = plan._replace(method=nvidia_wanted.method(gpu, wanted, driver))
@@ -83,7 +83,7 @@ def _plan(gpu: Gpu, lock: Lock | None, wanted: Wanted, driver: str | None) -> Pl
 
 
 def _clocks(plan: Plan, wanted: Wanted) -> Plan:
-    """Return the plan with what has to happen to the clocks."""
+    """Return the plan with the changes of the clocks."""
     gpu, known = plan.gpu, plan.lock
     if wanted.state == "default":
         return _default(plan._replace(target="default"), wanted)
@@ -117,7 +117,7 @@ def _power(gpu: Gpu, wanted: Wanted) -> list[Change]:
 
 
 def _application(gpu: Gpu, pair: Clocks, known: Lock | None, wanted: Wanted) -> tuple[list[Change], Lock | None]:
-    """Set application clocks; locks that are known to stand would override them and are taken away first."""
+    """Plan application clocks. First remove recorded locks, because they would override the application clocks."""
     changes = _unlocking(known) if known else []
     now = _pair(gpu["clocks_mhz"]["application"])
     if now != pair or wanted.force:
@@ -141,7 +141,7 @@ def _default(plan: Plan, wanted: Wanted) -> Plan:
 
 
 def _memory_lock(gpu: Gpu, pair: Clocks) -> int | None:
-    """Return the memory clock to lock; a GPU with a single one needs no lock, and many such GPUs refuse it."""
+    """Return the memory clock to lock. A GPU with only one needs no lock, and many such GPUs refuse it."""
     return pair.memory if len(gpu["supported_clocks_mhz"]) > 1 else None
 
 
@@ -163,7 +163,7 @@ def _locking(known: Lock | None, after: Lock, wanted: Wanted) -> list[Change]:
 
 
 def _unlocking(known: Lock | None) -> list[Change]:
-    """Take away the locks that stand or may stand."""
+    """Plan the removal of the locks that are or may be set."""
     changes = []
     if known is None or known.graphics:
         before = list(known.graphics or []) if known else UNKNOWN

@@ -4,9 +4,9 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Parse the CSV answers of nvidia-smi: --query-gpu and --query-supported-clocks.
+Parse the CSV output of nvidia-smi: --query-gpu and --query-supported-clocks.
 
-The header is of no use: it prints canonical names, not those asked for. Cells are matched by position.
+The header cannot be used: it contains canonical names, not the requested ones. Cells are matched by position.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report im
     split_notes,
 )
 
-# Known to every driver from 450 to 610; one unknown field would fail the whole query.
+# Every driver from 450 to 610 knows these fields. One unknown field would fail the whole query.
 FIELDS = (
     "index",
     "uuid",
@@ -63,18 +63,18 @@ FIELDS = (
 )
 SUPPORTED_FIELDS = ("gpu_uuid", "memory", "graphics")
 PROCESS_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
-_WARNING = "WARNING:"  # such as a corrupted infoROM
+_WARNING = "WARNING:"  # for example about a corrupted infoROM
 
 
 class Table(t.NamedTuple):
-    """The rows of an answer by field, and what the tool warns of."""
+    """The rows of the output by field, and the warnings of the tool."""
 
     rows: list[dict[str, str]]
     warnings: list[str]
 
 
 def rows(text: str, width: int) -> tuple[list[list[str]], list[str]]:
-    """Return the rows that have as many cells as fields were asked for, and the lines that are something else."""
+    """Return the rows that have one cell per requested field, and all other lines."""
     data, other = [], []
     for line in filter(None, map(str.strip, text.splitlines())):
         cells = [cell.strip() for cell in line.split(",")]
@@ -86,7 +86,7 @@ def rows(text: str, width: int) -> tuple[list[list[str]], list[str]]:
 
 
 def table(text: str, fields: t.Sequence[str]) -> Table:
-    """Return every row by field; lost GPUs have none, and a line that is neither row nor warning is refused."""
+    """Return every row by field. Lost GPUs have no row. Refuse a line that is neither a row nor a warning."""
     data, other = rows(text, len(fields))
     _lost, notes = split_notes(other)
     odd = next((line for line in notes if not line.startswith(_WARNING)), None)
@@ -96,7 +96,7 @@ def table(text: str, fields: t.Sequence[str]) -> Table:
 
 
 def parse_processes(text: str) -> list[dict[str, str]]:
-    """Return the processes of an answer to a query of PROCESS_FIELDS; the name of one may hold commas."""
+    """Return the processes from a query of PROCESS_FIELDS. The name of a process may contain commas."""
     return [_process(line) for line in text.splitlines() if line.strip()]
 
 
@@ -109,7 +109,7 @@ def _process(line: str) -> dict[str, str]:
 
 
 def parse_gpus(text: str, supported: dict[str, dict[int, list[int]]]) -> Report:
-    """Return the GPUs of an answer to a query of FIELDS (csv,noheader,nounits)."""
+    """Return the GPUs from a query of FIELDS (csv,noheader,nounits)."""
     data, other = rows(text, len(FIELDS))
     lost, notes = split_notes(other)
     found = [dict(zip(FIELDS, cells)) for cells in data]
@@ -198,7 +198,7 @@ def _power(row: dict[str, str]) -> dict[str, float | None]:
 
 
 def _health(row: dict[str, str]) -> dict[str, t.Any]:
-    """Return the blocks that this short query leaves open."""
+    """Return the blocks that this short query does not read."""
     counters = [f"{since}_{kind}" for since in ("volatile", "aggregate") for kind in ("corrected", "uncorrected")]
     return {
         "ecc": {

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Parse nvidia-smi -q -x of the drivers 450 to 610."""
+"""Parse the output of nvidia-smi -q -x of the drivers 450 to 610."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def parse(text: str) -> Report:
-    """Return what the document says; warnings before and after it are notes."""
+    """Return the content of the document. Warnings before and after it become notes."""
     start, end = text.find(_START), text.rfind(_END)
     if start < 0 or end < start:
         raise ParseError(f"nvidia-smi -q -x printed no complete document: {_first_line(text)!r}")
@@ -41,7 +41,7 @@ def parse(text: str) -> Report:
         driver_version=values.version(log.findtext("kmd_version")) or values.version(log.findtext("driver_version")),
         cuda_version=values.version(log.findtext("cuda_version")) or values.version(log.findtext("cuda_umd_version")),
         attached=attached,
-        # The document holds no index; the position is one only while every GPU is there.
+        # The document contains no index. The position equals the index only if every GPU is present.
         gpus=[_gpu(item, place if len(elements) == attached else None) for place, item in enumerate(elements)],
         lost=lost,
         notes=notes,
@@ -50,9 +50,9 @@ def parse(text: str) -> Report:
 
 
 def _tree(document: str) -> ElementTree.Element:
-    from xml.etree import ElementTree  # here because it costs start time
+    from xml.etree import ElementTree  # imported here because it costs start time
 
-    # The prolog with its reference to a DTD was removed, and a DTD inside the root element is no XML.
+    # The prolog with its reference to a DTD was removed, and a DTD inside the root element is invalid XML.
     try:
         return ElementTree.fromstring(_NOT_XML.sub("?", document))  # noqa: S314
     except (ElementTree.ParseError, ValueError) as exc:
@@ -154,7 +154,7 @@ def _supported(item: ElementTree.Element) -> dict[int, list[int]]:
     return supported
 
 
-# Names of the limits: driver 535 renamed them, newer ones nest them deeper.
+# Names of the limits: driver 535 renamed them, newer drivers nest them deeper.
 _LIMITS = {
     "draw": ("power_draw", "average_power_draw", "instant_power_draw"),
     "limit": ("requested_power_limit", "power_limit"),
@@ -190,7 +190,7 @@ def _ecc(item: ElementTree.Element) -> dict[str, t.Any]:
 
 
 def _ecc_sum(block: ElementTree.Element | None, kind: str) -> int | None:
-    """Add up the counters of one kind; GPUs before Volta give a total for each bit width."""
+    """Return the sum of the counters of one kind. GPUs before Volta report a total for each bit width."""
     if block is None:
         return None
     marks = {"corrected": ("_correctable",), "uncorrected": ("_uncorrectable",)}[kind]

@@ -4,10 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-A record of the locked clocks, which no driver lets anybody read back.
+Keep a record of the locked clocks, because no driver can read them back.
 
-It stands under /run and so ends with the boot; it also ends with the loaded driver, because both stamps are compared.
-The program that the role gpu installs writes the same file.
+The record is under /run, so it ends with the boot. It also becomes invalid after a reload of the driver, because both
+stamps are compared. The program that the role gpu installs writes the same file.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PATH = "/run/hpcai/nvidia_clocks.json"
 
 class Lock(t.NamedTuple):
     """
-    What one GPU is locked to, in MHz; nothing means that it is known to be unlocked.
+    The locked clocks of one GPU, in MHz. None means that the GPU is known to be unlocked.
 
-    refused names the parts (graphics, memory) that this GPU does not lock.
+    refused lists the parts (graphics, memory) that this GPU does not lock.
     """
 
     graphics: tuple[int, int] | None
@@ -33,7 +33,7 @@ class Lock(t.NamedTuple):
     refused: tuple[str, ...] = ()
 
     def without(self, *parts: str) -> Lock:
-        """Return the same, less parts that the GPU has refused."""
+        """Return the lock without the parts that the GPU refused."""
         return Lock(
             graphics=None if "graphics" in parts else self.graphics,
             memory=None if "memory" in parts else self.memory,
@@ -43,10 +43,10 @@ class Lock(t.NamedTuple):
 
 def stamps(root: str = "/") -> dict[str, str]:
     """
-    Return what changes with each boot and each load of the driver.
+    Return values that change with each boot and each load of the driver.
 
-    The inode number of the module's directory is new after each load; times in sysfs are not to be trusted, the kernel
-    makes them up when the directory is read.
+    The inode number of the module's directory is new after each load. Times in sysfs are not reliable: the kernel
+    generates them when the directory is read.
     """
     base = Path(root)
     return {
@@ -56,7 +56,7 @@ def stamps(root: str = "/") -> dict[str, str]:
 
 
 def load(path: str, now: dict[str, str]) -> dict[str, Lock]:
-    """Return the locks by GPU UUID; nothing where the file is missing, unreadable or of an earlier boot or driver."""
+    """Return the locks by GPU UUID. Ignore a file that is missing, unreadable, or of an earlier boot or driver."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         if content["stamps"] != now:
@@ -67,7 +67,7 @@ def load(path: str, now: dict[str, str]) -> dict[str, Lock]:
 
 
 def save(path: str, now: dict[str, str], locks: dict[str, Lock]) -> None:
-    """Write the record as a whole, readable by everybody and writable by its owner."""
+    """Write the record atomically, readable by all users and writable by its owner."""
     target = Path(path)
     target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     content = {"stamps": now, "gpus": {uuid: lock._asdict() for uuid, lock in sorted(locks.items())}}

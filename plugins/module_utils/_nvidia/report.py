@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What is known about the GPUs of a machine, however it was read."""
+"""Define the report about the GPUs of a machine, independent of its source."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Gpu = t.Dict[str, t.Any]  # noqa: UP006 - evaluated at run time, also on Python 
 
 
 class ParseError(Exception):
-    """The output is not what nvidia-smi prints."""
+    """The output does not have the form of nvidia-smi."""
 
 
 class Report(t.NamedTuple):
-    """The machine as nvidia-smi sees it."""
+    """The machine as nvidia-smi reports it."""
 
     driver_version: str | None
     cuda_version: str | None
@@ -35,7 +35,7 @@ _LOST = "unable to determine the device handle for gpu"
 
 
 def split_notes(lines: t.Iterable[str]) -> tuple[list[dict[str, t.Any]], list[str]]:
-    """Sort lines that are not data into lost GPUs and other notes (warnings)."""
+    """Return lost GPUs and other notes (warnings) from the lines that are not data."""
     lost, notes = [], []
     for line in filter(None, (line.strip() for line in lines)):
         if line.lower().startswith(_LOST):
@@ -48,7 +48,7 @@ def split_notes(lines: t.Iterable[str]) -> tuple[list[dict[str, t.Any]], list[st
 
 
 def best_clocks(supported: dict[int, list[int]]) -> dict[str, int] | None:
-    """Return the highest supported pair: the highest memory clock, and the highest graphics clock that goes with it."""
+    """Return the highest memory clock and the highest graphics clock that the GPU supports with it."""
     usable = {memory: graphics for memory, graphics in supported.items() if graphics}
     if not usable:
         return None
@@ -57,7 +57,7 @@ def best_clocks(supported: dict[int, list[int]]) -> dict[str, int] | None:
 
 
 def application_state(text: str | None, clock: int | None) -> str:
-    """Tell what application clocks are on this GPU and driver: available, deprecated or unsupported."""
+    """Return the state of application clocks on this GPU and driver: available, deprecated or unsupported."""
     if values.is_deprecated(text):
         return "deprecated"
     return "unsupported" if clock is None else "available"

@@ -4,9 +4,9 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Call nvidia-smi: read a machine in one start, set one thing on several GPUs in one start.
+Call nvidia-smi: read a machine, or change one setting of several GPUs, in one start.
 
-Nothing here trusts an exit status: 0 stands beside "not supported" and "deprecated", and other codes beside good data.
+This code does not rely on exit statuses: 0 can come with "not supported" or "deprecated", other codes with valid data.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if t.TYPE_CHECKING:
 
 class NvidiaSmiError(Exception):
     """
-    nvidia-smi has no answer; kind says why in one word, lost names GPUs that fell off the bus.
+    nvidia-smi returned no data. kind is the reason in one word; lost lists GPUs that fell off the bus.
 
-    Where the tool ended, code is its exit status, said is its output, and dead tells whether the output is about a GPU
-    or a driver that is out of order.
+    If the tool ended, code is its exit status and said is its output. dead is true if the output reports a broken GPU
+    or driver.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class NvidiaSmiError(Exception):
 
     @property
     def dead(self) -> bool:
-        """Tell whether the tool speaks of a GPU or a driver that is out of order."""
+        """Return whether the tool reports a broken GPU or driver."""
         return _speaks_of_death(self.said)
 
 
-# What nvidia-smi says (lower case), the word for it, and what to do about it. The first that fits counts.
+# Messages of nvidia-smi (lower case), the word for each, and the remedy. The first match counts.
 _MESSAGES = (
     ("libnvidia-ml.so", "no_driver", "the NVIDIA driver's library is not installed"),
     ("couldn't communicate with the nvidia driver", "no_driver", "the NVIDIA driver is not loaded"),
@@ -73,7 +73,7 @@ _CODES = {
 
 
 def explain(code: int, text: str) -> NvidiaSmiError:
-    """Turn an answer without data into an error that says what to do."""
+    """Return an error with the remedy for output without data."""
     low = text.lower()
     kind, advice = _CODES.get(code, ("other", ""))
     kind, advice = next(((name, hint) for mark, name, hint in _MESSAGES if mark in low), (kind, advice))
@@ -93,7 +93,7 @@ _DEAD = (
     "requires reset",
     "gpu access blocked",
 )
-_WARNED = 14  # exit status beside good data and a warning
+_WARNED = 14  # exit status with valid data and a warning
 _INVALID_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
 
 
@@ -107,7 +107,7 @@ def _has_rows(text: str) -> bool:
 
 
 class Outcome(t.NamedTuple):
-    """What one setting call says about one GPU: a problem in one word, and the tool's own line."""
+    """The result of one setting call for one GPU: a problem in one word, and the line of the tool."""
 
     problem: str | None
     line: str
@@ -137,14 +137,14 @@ def _problem(line: str) -> str | None:
 
 
 class NvidiaSmi:
-    """A thin wrapper without state; every process start goes through the injected runner."""
+    """A stateless wrapper of nvidia-smi. The injected runner starts all processes."""
 
     def __init__(self, run: Runner, executable: str = "nvidia-smi") -> None:
         self._run = run
         self._executable = executable
 
     def read(self) -> Report:
-        """Return everything about every GPU, in one start; a second way is tried only where the first is unreadable."""
+        """Return all data of every GPU, in one start. Use CSV only if the XML is unreadable."""
         from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import query_xml  # costs start time
 
         code, text = self._call("-q", "-x")
@@ -168,9 +168,9 @@ class NvidiaSmi:
 
     def query(self, what: str, fields: Sequence[str], needed: int | None = None) -> query_csv.Table:
         """
-        Return what nvidia-smi --query-WHAT prints for some fields, in one start.
+        Return the output of nvidia-smi --query-WHAT for some fields, in one start.
 
-        Of the fields behind the first I(needed) ones, one that this driver does not know is not asked for again.
+        Retry without a field that this driver does not know, unless it is one of the first I(needed) fields.
         """
         asked = list(fields)
         for _attempt in range(4):
@@ -183,12 +183,12 @@ class NvidiaSmi:
         return query_csv.table(_data(code, out, err), asked)
 
     def processes(self) -> list[dict[str, str]]:
-        """Return the processes that compute on GPUs, in one start."""
+        """Return the compute processes of the GPUs, in one start."""
         option = f"--query-compute-apps={','.join(query_csv.PROCESS_FIELDS)}"
         return query_csv.parse_processes(_data(*self._start(option, _FORM)))
 
     def nvlink(self, option: str, only: Sequence[int] | None = None) -> nvlink.Links:
-        """Return what nvidia-smi nvlink says of the links of every GPU, or of those with these indexes."""
+        """Return the output of nvidia-smi nvlink for the links of all GPUs, or of those with the given indexes."""
         calls = [[]] if only is None else [["-i", str(index)] for index in only]
         return nvlink.parse("\n".join(_data(*self._start("nvlink", option, *chosen)) for chosen in calls))
 
@@ -204,7 +204,7 @@ class NvidiaSmi:
         return report._replace(notes=[str(reason), *report.notes])
 
     def set(self, option: str, value: str | None, gpus: Sequence[dict[str, t.Any]]) -> list[Outcome]:
-        """Set one thing on some GPUs in one start, and return what was said about each of them."""
+        """Change one setting of some GPUs in one start, and return the outcome for each GPU."""
         names = [str(gpu["uuid"] or gpu["pci_bus_id"]) for gpu in gpus]
         code, text = self._call("-i", ",".join(names), option, *([] if value is None else [value]))
         return [_outcome(code, text, gpu["pci_bus_id"]) for gpu in gpus]
@@ -223,7 +223,7 @@ class NvidiaSmi:
 
 
 def _data(code: int, out: str, err: str) -> str:
-    """Return the output of a call that answers; a GPU that is lost beside others is no failure."""
+    """Return the output of a call that has data. One lost GPU among others is not a failure."""
     text = " ".join(filter(None, [err.strip(), out.strip()]))
     if code not in (0, _WARNED) or (_speaks_of_death(text) and (code or not _has_rows(out))):
         raise explain(code, text)
@@ -231,7 +231,7 @@ def _data(code: int, out: str, err: str) -> str:
 
 
 def _outcome(code: int, text: str, address: str | None) -> Outcome:
-    """Find the lines about one GPU; a problem in a line that names no GPU concerns all of them."""
+    """Return the outcome for one GPU. A problem in a line that names no GPU applies to all GPUs."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if address in values.bus_ids(line)]
     common = [line for line in lines if not values.bus_ids(line)]

@@ -4,11 +4,11 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Parse nvidia-smi topo -m: links between GPUs and adapters, and the CPUs beside each GPU.
+Parse the output of nvidia-smi topo -m: links between GPUs and adapters, and the local CPUs of each GPU.
 
-The tool writes ANSI codes even into a pipe. Cells stand between tabs, but pasted copies have blanks, and a wide table
-may lose the tab between two cells. Columns behind the links depend on the age of the driver, and rows of adapters end
-early.
+The tool writes ANSI codes even into a pipe. Tabs separate the cells, but pasted copies have spaces, and a wide table
+may lose the tab between two cells. The columns after the links depend on the driver version, and rows of adapters are
+shorter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Topology = t.Dict[str, t.List[t.Dict[str, t.Any]]]  # noqa: UP006 - evaluated at
 
 
 def parse(text: str) -> Topology:
-    """Return the GPUs and adapters of the table; CPUs and NUMA nodes as the tool writes them."""
+    """Return the GPUs and adapters of the table, with CPUs and NUMA nodes as the tool writes them."""
     lines = _ANSI.sub("", text).splitlines()
     place, names, columns = _header(lines)
     _refuse_lost(lines[place + 1 :], names, columns)
@@ -45,7 +45,7 @@ def parse(text: str) -> Topology:
 
 
 def _refuse_lost(lines: list[str], names: list[str], columns: list[str]) -> None:
-    """Refuse a table whose rows are not those of its header: a row that cannot be read is no GPU less."""
+    """Refuse a table whose rows do not match its header: an unreadable row must not hide a GPU."""
     found = [row["name"] for row in (_row(line, names, columns) for line in lines) if row]
     rows = [line.split(None, 1)[0] for line in lines if _is_row(line)]
     for fault, odd in (
@@ -67,7 +67,7 @@ def _header(lines: list[str]) -> tuple[int, list[str], list[str]]:
 
 
 def _row(line: str, names: list[str], columns: list[str]) -> dict[str, t.Any] | None:
-    """Return one row, or nothing for a line that is none; words of the links are read one by one, tab or not."""
+    """Return one row, or None for any other line. Read the links word by word, with or without tabs."""
     words = line.split(None, 1)
     if len(words) < 2 or words[0] not in names or line[:1].isspace():
         return None
@@ -90,7 +90,7 @@ def _row(line: str, names: list[str], columns: list[str]) -> dict[str, t.Any] | 
 
 
 def _tail(rest: str, columns: list[str]) -> dict[str, str | None]:
-    """Match what stands behind the links: by position between tabs, in order between blanks."""
+    """Return the columns after the links: by position between tabs, in order between spaces."""
     cells = [cell.strip() for cell in rest.split("\t")[1:]] if "\t" in rest else rest.split()
     if "\t" in rest and len(cells) > 2:
         cells = [*cells[:2], *[cell for cell in cells[2:] if cell]]  # an empty field precedes the last column

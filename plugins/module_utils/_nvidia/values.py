@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Read single values as nvidia-smi prints them, in every spelling of "not available"."""
+"""Parse single values of nvidia-smi, with every spelling of "not available"."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _NUMBER = re.compile(r"(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)\s*(?:MHz|MiB|W|C|%|x|us
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{1,8}):)?([0-9A-Fa-f]{1,2}):([0-9A-Fa-f]{1,2})\.([0-7])")
 
-# Texts in place of a value that tell of a broken GPU, not of a missing feature.
+# Strings in place of a value that report a broken GPU, not a missing feature.
 _FAULTS = ("requires reset", "reset required", "is lost", "fallen off", "unknown error", "err!")
-# Texts in place of a value that the GPU or the driver does not have.
+# Strings in place of a value that the GPU or the driver does not have.
 _ABSENT = ("", "n/a", "none", "not supported", "not available")
 
 YES = {"enabled", "yes", "active", "on", "1"}
@@ -23,19 +23,19 @@ NO = {"disabled", "no", "not active", "off", "0"}
 
 
 def number(text: str | None) -> float | None:
-    """Return a number without its unit; nothing for N/A, [Not Supported], deprecated values and the like."""
+    """Return a number without its unit, or None for N/A, [Not Supported], deprecated and similar values."""
     match = _NUMBER.fullmatch((text or "").strip())
     return float(match.group(1)) if match else None
 
 
 def integer(text: str | None) -> int | None:
-    """Return a whole number without its unit, or nothing."""
+    """Return an integer without its unit, or None."""
     value = number(text)
     return None if value is None else int(value)
 
 
 def flag(text: str | None) -> bool | None:
-    """Return whether something is on; nothing where the GPU does not know it."""
+    """Return whether a feature is enabled, or None if the GPU does not have it."""
     word = (text or "").strip().lower()
     if word in YES:
         return True
@@ -43,7 +43,7 @@ def flag(text: str | None) -> bool | None:
 
 
 def word(text: str | None) -> str | None:
-    """Return a text that says something, without brackets; nothing for N/A and its relatives."""
+    """Return a string without brackets, or None for N/A and similar values."""
     value = (text or "").strip()
     if is_absent(value) or fault(value):
         return None
@@ -51,34 +51,34 @@ def word(text: str | None) -> str | None:
 
 
 def is_absent(text: str | None) -> bool:
-    """Tell whether the driver says that it has no such value for this GPU."""
+    """Return whether the driver reports that this GPU has no such value."""
     return (text or "").strip().strip("[]").strip().lower() in _ABSENT or is_deprecated(text)
 
 
 def fault(text: str | None) -> str | None:
-    """Return the text where it tells that the GPU is broken, without brackets."""
+    """Return the string, without brackets, if it reports a broken GPU."""
     value = (text or "").strip().strip("[]")
     return value if any(mark in value.lower() for mark in _FAULTS) else None
 
 
 def is_deprecated(text: str | None) -> bool:
-    """Tell whether the driver says that the value is no longer offered."""
+    """Return whether the driver reports that the value is deprecated."""
     return "has been deprecated" in (text or "")
 
 
 def version(text: str | None) -> str | None:
-    """Return the version number at the start of a text; driver 610 adds a note in brackets."""
+    """Return the version number at the start of a string. Driver 610 adds a note in brackets."""
     match = _VERSION.match((text or "").strip())
     return match.group(0) if match else None
 
 
 def major(driver: str | None) -> int:
-    """Return the branch of a driver version, 0 where it is unknown."""
+    """Return the branch of a driver version, or 0 if it is unknown."""
     return int(driver.split(".", maxsplit=1)[0]) if driver else 0
 
 
 def bus_id(text: str | None) -> str | None:
-    """Return a PCI address as the kernel writes it (0000:00:06.0), from any form that nvidia-smi prints or takes."""
+    """Return a PCI address in the kernel's form (0000:00:06.0), from any form that nvidia-smi prints or accepts."""
     match = _BUS_ID.fullmatch((text or "").strip())
     if not match:
         return None
@@ -87,6 +87,6 @@ def bus_id(text: str | None) -> str | None:
 
 
 def bus_ids(line: str) -> list[str]:
-    """Return every PCI address that a line names."""
+    """Return every PCI address in a line."""
     found = (bus_id(match.group(0)) for match in _BUS_ID.finditer(line))
     return [address for address in found if address]

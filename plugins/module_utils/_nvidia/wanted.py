@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What the user wants of the clocks, checked against what the GPUs offer; nothing here changes anything."""
+"""Check the wanted clocks against the clocks that the GPUs support, without any change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLOCKS = "clocks"
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer to the user
-    """The wish cannot be fulfilled; each line says what was found and what is allowed."""
+    """The wanted settings are not possible. Each line contains the found value and the allowed values."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__("; ".join(lines))
@@ -27,7 +27,7 @@ class Refused(Exception):  # noqa: N818 - it is an answer to the user
 
 
 class Unsupported(Refused):
-    """A GPU does not have what is to be set; its other settings are none the worse for it."""
+    """A GPU does not support a setting. Its other settings are not affected."""
 
     def __init__(self, gpu: Gpu, setting: str, subject: str, detail: str = "") -> None:
         self.setting = setting
@@ -36,7 +36,7 @@ class Unsupported(Refused):
 
 
 class Wanted(t.NamedTuple):
-    """The options of the module nvidia_clocks; clocks in MHz."""
+    """The options of the module nvidia_clocks, with clocks in MHz."""
 
     state: str = "max"
     method: str = "auto"
@@ -66,7 +66,7 @@ def label(gpu: Gpu) -> str:
 
 
 def select(report: Report, names: t.Sequence[str] | None) -> list[Gpu]:
-    """Return the GPUs of these names; nvidia-smi itself ignores unknown names silently."""
+    """Return the GPUs with the given names. nvidia-smi itself silently ignores unknown names."""
     if names is None:
         return report.gpus
     chosen: list[Gpu] = []
@@ -98,7 +98,7 @@ def _unknown(report: Report, word: str) -> str:
 
 
 def method(gpu: Gpu, wanted: Wanted, driver: str | None) -> str:
-    """Return how clocks are set on this GPU: application or locked."""
+    """Return the method that sets clocks on this GPU: application or locked."""
     if wanted.method == "locked":
         return "locked"
     offered = gpu["application_clocks"]
@@ -117,7 +117,7 @@ def method(gpu: Gpu, wanted: Wanted, driver: str | None) -> str:
 
 
 def clocks(gpu: Gpu, wanted: Wanted) -> Clocks | None:
-    """Return the pair to set: the best one, or the one asked for; nothing where no clocks are asked for."""
+    """Return the pair to set: the best one, or the requested one. Return None if no clocks are requested."""
     if wanted.state == "max":
         return _best(gpu)
     if wanted.memory is None and wanted.graphics is None:
@@ -146,7 +146,7 @@ def _best(gpu: Gpu) -> Clocks:
 
 
 def _memory_for(supported: dict[int, list[int]], graphics: int | None) -> int:
-    """Return the highest memory clock that goes with a graphics clock, or simply the highest."""
+    """Return the highest memory clock that supports a graphics clock, or the highest of all."""
     return max((memory for memory, steps in supported.items() if graphics in steps), default=max(supported))
 
 
@@ -172,7 +172,7 @@ def power(gpu: Gpu, wanted: Wanted) -> float | None:
 
 
 def check(wanted: Wanted) -> None:
-    """Refuse options that contradict each other, before any GPU is looked at."""
+    """Refuse options that contradict each other, before any GPU is read."""
     lines = []
     numbers = {"memory": wanted.memory, "graphics": wanted.graphics, "graphics_min": wanted.graphics_min}
     given = {name: value for name, value in numbers.items() if value is not None}

@@ -4,10 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Slurm's accounting as data: what is wanted, what is there, and what is wrong with what is wanted.
+Represent Slurm's accounting as data: the wanted entries, the present entries, and the faults of the wanted ones.
 
-Every QOS, account and association is a mapping from the name of a setting, as sacctmgr takes it, to a value that can be
-compared: text, a whole number, a set of names, or a limit.
+Every QOS, account and association is a mapping from names of settings to comparable values. The names are those of
+sacctmgr. A value is a string, an integer, a set of names, or a limit.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if t.TYPE_CHECKING:
     Settings = dict[str, t.Any]
     Entry = Mapping[str, t.Any]
 
-# A user in an account, limited to a partition unless that is empty.
+# User, account and partition of an association. An empty partition means all partitions.
 Key = t.Tuple[str, str, str]  # noqa: UP006 (evaluated on Python 3.9, read by mypy as an alias)
 
-# Slurm makes these itself and needs them.
+# Slurm creates these entries and needs them.
 ROOT = "root"
 KEPT_QOS = "normal"
 ADMIN_LEVELS = {"none": "None", "operator": "Operator", "administrator": "Administrator"}
@@ -105,13 +105,13 @@ class Accounting:
     users: dict[str, Settings] = dataclasses.field(default_factory=dict)
     associations: dict[Key, Settings] = dataclasses.field(default_factory=dict)
     tres: frozenset[str] = frozenset()
-    # Accounts that are known by name and description and are not part of the cluster (any more).
+    # Accounts that have a name and a description in the database but do not belong to the cluster (any more).
     elsewhere: dict[str, Settings] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
 class Wanted(Accounting):
-    """What is asked for, and the names that shall not be there."""
+    """The wanted entries, and the names of the entries to remove."""
 
     absent_qos: list[str] = dataclasses.field(default_factory=list)
     absent_accounts: list[str] = dataclasses.field(default_factory=list)
@@ -120,7 +120,7 @@ class Wanted(Accounting):
 
 
 def wanted(qos: Iterable[Entry], accounts: Iterable[Entry], users: Iterable[Entry], exclusive: bool = False) -> Wanted:
-    """Return what is asked for, with a message for everything that Slurm would refuse or misread."""
+    """Return the wanted entries, with a message for each value that Slurm would refuse or misread."""
     result = Wanted()
     for entry in _named(qos, "qos", result.absent_qos, result):
         result.qos[entry["name"]] = _qos(entry, exclusive, result)
@@ -134,7 +134,7 @@ def wanted(qos: Iterable[Entry], accounts: Iterable[Entry], users: Iterable[Entr
 
 
 def _named(entries: Iterable[Entry], kind: str, absent: list[str], result: Wanted) -> list[Entry]:
-    """Return the entries that shall be there, once their names are judged; note those that shall not."""
+    """Check the names of the entries, return the present ones, and record the absent ones."""
     present: list[Entry] = []
     seen: set[str] = set()
     for entry in entries:
@@ -155,7 +155,7 @@ def _named(entries: Iterable[Entry], kind: str, absent: list[str], result: Wante
 
 
 def _kept(result: Wanted) -> list[str]:
-    """Return which entries are to be removed although Slurm needs them."""
+    """Return a message for each entry to remove that Slurm needs."""
     found = [f"accounts: {ROOT!r} cannot be removed"] if ROOT in result.absent_accounts else []
     found += [f"users: {ROOT!r} cannot be removed"] if ROOT in result.absent_users else []
     return found + ([f"qos: {KEPT_QOS!r} cannot be removed"] if KEPT_QOS in result.absent_qos else [])
@@ -182,7 +182,7 @@ def _account(entry: Entry, exclusive: bool, result: Wanted) -> Settings:
 
 
 def _add_user(entry: Entry, exclusive: bool, result: Wanted) -> None:
-    """Note a user and the associations of that user."""
+    """Add a user and the associations of that user to the result."""
     name = entry["name"]
     associations = [*(entry.get("associations") or [])]
     if entry.get("account"):
@@ -222,12 +222,12 @@ def _association(entry: Entry, where: str, exclusive: bool, result: Wanted) -> S
 
 
 def _given(entry: Entry, names: Mapping[str, str]) -> Settings:
-    """Return the settings of which an entry has the option."""
+    """Return the settings whose options an entry sets."""
     return {name: str(entry[option]) for name, option in names.items() if entry.get(option) is not None}
 
 
 def _limits(entry: Entry, table: Mapping[str, limits.Limit], where: str, exclusive: bool, result: Wanted) -> Settings:
-    """Return the limits of an entry; with exclusive, also that there are no others."""
+    """Return the limits of an entry. With exclusive, unset all other limits."""
     settings: Settings = {limit.name: limits.parse(limit, None) for limit in limits.limits(table)} if exclusive else {}
     for name, value in (entry.get("limits") or {}).items():
         try:
@@ -239,7 +239,7 @@ def _limits(entry: Entry, table: Mapping[str, limits.Limit], where: str, exclusi
 
 
 def _parent_problems(result: Wanted) -> list[str]:
-    """Return which accounts are below themselves, or below one that shall not be there."""
+    """Return a message for each account that is its own ancestor, and for each use of an account to remove."""
     found = []
     for name in result.accounts:
         seen = [name]

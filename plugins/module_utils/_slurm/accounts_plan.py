@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The calls of sacctmgr that lead from what the accounting holds to what is wanted, in an order that always works."""
+"""Plan the calls of sacctmgr that change the present accounting to the wanted one, in an order that always works."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if t.TYPE_CHECKING:
 _TABLES = {"qos": limits.QOS, "account": limits.ASSOCIATION, "user": limits.ASSOCIATION}
 # sacctmgr changes the case of these.
 _ANY_CASE = ("Description", "Organization", "PreemptMode")
-# A QOS may preempt one that is made after it.
+# A QOS may preempt one that is created after it.
 _LATER = ("Preempt",)
 
 
 @dataclasses.dataclass
 class Plan:
-    """What is to be done: arguments of sacctmgr, and what they change."""
+    """The arguments of the planned sacctmgr calls, and the changes that they make."""
 
     cluster: str
     calls: list[list[str]] = dataclasses.field(default_factory=list)
@@ -39,12 +39,12 @@ class Plan:
     after: dict[str, t.Any] = dataclasses.field(default_factory=dict)
 
     def add(self, kind: str, names: list[str], label: str, settings: Settings) -> None:
-        """Make something new."""
+        """Plan the creation of an entry."""
         self.calls.append(["add", kind, *names, *_arguments(kind, {}, settings)])
         self._note(label, None, {name: _text(kind, name, value) for name, value in settings.items() if _is_set(value)})
 
     def modify(self, kind: str, names: list[str], label: str, present: Settings, settings: Settings) -> None:
-        """Change what differs."""
+        """Plan the change of the settings that differ."""
         different = {name: value for name, value in settings.items() if differs(name, present.get(name), value)}
         if not different:
             return
@@ -56,12 +56,12 @@ class Plan:
         )
 
     def delete(self, kind: str, names: list[str], label: str) -> None:
-        """Remove something."""
+        """Plan the removal of an entry."""
         self.calls.append(["delete", kind, "where", *names])
         self._note(label, {}, None)
 
     def _note(self, label: str, before: dict[str, str] | None, after: dict[str, str] | None) -> None:
-        """Note a change for the reader; None stands for what is missing."""
+        """Record a change for the diff. None means that the entry does not exist."""
         if before is not None:
             self.before.setdefault(label, {}).update(before)
         if after is not None:
@@ -69,7 +69,7 @@ class Plan:
 
 
 def make(present: Accounting, wanted: Wanted, cluster: str, exclusive: bool = False) -> Plan:
-    """Return the calls that lead from what is there to what is wanted."""
+    """Return the calls that change the present accounting to the wanted one."""
     plan = Plan(cluster)
     _plan_qos(plan, present, wanted)
     _plan_accounts(plan, present, wanted)
@@ -79,7 +79,7 @@ def make(present: Accounting, wanted: Wanted, cluster: str, exclusive: bool = Fa
 
 
 def problems(present: Accounting, wanted: Wanted) -> list[str]:
-    """Return what is asked for and cannot be had, seen what is there."""
+    """Return a message for each wanted entry that the present accounting does not allow."""
     return [
         *wanted.problems,
         *_unknown_accounts(present, wanted),
@@ -89,7 +89,7 @@ def problems(present: Accounting, wanted: Wanted) -> list[str]:
 
 
 def differs(name: str, present: t.Any, wanted: t.Any) -> bool:
-    """Whether a setting is to be changed."""
+    """Return whether a setting must be changed."""
     if name in _ANY_CASE:
         return str(present or "").casefold() != str(wanted or "").casefold()
     if isinstance(wanted, frozenset):
@@ -100,7 +100,7 @@ def differs(name: str, present: t.Any, wanted: t.Any) -> bool:
 
 
 def _arguments(kind: str, present: Settings, settings: Settings) -> list[str]:
-    """Return settings as sacctmgr takes them."""
+    """Return settings as arguments of sacctmgr."""
     arguments = []
     for name, value in settings.items():
         limit = _TABLES[kind].get(name.lower())
@@ -116,12 +116,12 @@ def _arguments(kind: str, present: Settings, settings: Settings) -> list[str]:
 
 
 def _is_set(value: t.Any) -> bool:
-    """Whether a value says more than that there is none."""
+    """Return whether a value is set."""
     return value is not None and value not in ({}, frozenset(), "")
 
 
 def _text(kind: str, name: str, value: t.Any) -> str:
-    """Return a value as it is shown to a reader."""
+    """Return a value as the diff shows it."""
     limit = _TABLES[kind].get(name.lower())
     if limit:
         return limits.text(limit, value)
@@ -129,7 +129,7 @@ def _text(kind: str, name: str, value: t.Any) -> str:
 
 
 def _plan_qos(plan: Plan, present: Accounting, wanted: Wanted) -> None:
-    """Make and change QOS; what one preempts is set once all of them are there."""
+    """Create and change QOS. Set their Preempt lists after all QOS exist."""
     for name, settings in wanted.qos.items():
         here = present.qos.get(name)
         now = {key: value for key, value in settings.items() if key not in _LATER}
@@ -143,7 +143,7 @@ def _plan_qos(plan: Plan, present: Accounting, wanted: Wanted) -> None:
 
 
 def _plan_accounts(plan: Plan, present: Accounting, wanted: Wanted) -> None:
-    """Make and change accounts, parents first."""
+    """Create and change accounts, parents first."""
     for name in _parents_first(wanted):
         where = [f"name={name}", f"cluster={plan.cluster}"]
         settings = wanted.accounts[name]
@@ -152,14 +152,14 @@ def _plan_accounts(plan: Plan, present: Accounting, wanted: Wanted) -> None:
             continue
         words = present.elsewhere.get(name, {})
         plan.add("account", where, f"account {name}", {key: settings[key] for key in settings if key not in words})
-        # sacctmgr keeps the words of an account that it knows when the account joins the cluster.
+        # When a known account joins the cluster, sacctmgr keeps its stored description and organization.
         plan.modify(
             "account", where[:1], f"account {name}", words, {key: settings[key] for key in settings if key in words}
         )
 
 
 def _parents_first(wanted: Wanted) -> list[str]:
-    """Return the wanted accounts so that each stands behind its parent."""
+    """Return the wanted accounts, each one after its parent."""
     ordered: dict[str, None] = {}
 
     def visit(name: str) -> None:
@@ -173,7 +173,7 @@ def _parents_first(wanted: Wanted) -> list[str]:
 
 
 def _plan_users(plan: Plan, present: Accounting, wanted: Wanted) -> None:
-    """Make and change users and their associations."""
+    """Create and change users and their associations."""
     started = {user for user, _account, _partition in present.associations}
     for key, settings in wanted.associations.items():
         user, account, partition = key
@@ -189,14 +189,14 @@ def _plan_users(plan: Plan, present: Accounting, wanted: Wanted) -> None:
             started.add(user)
             present.users.setdefault(user, {"AdminLevel": "None"})["DefaultAccount"] = account
     for user in wanted.users:
-        # One call each: sacctmgr changes a user and the default account of a user in different ways.
+        # One call per setting: sacctmgr changes a user and the default account of a user in different ways.
         for name, value in _user_settings(user, present, wanted).items():
             where = [f"name={user}", f"cluster={plan.cluster}"] if name == "DefaultAccount" else [f"name={user}"]
             plan.modify("user", where, f"user {user}", present.users.get(user, {}), {name: value})
 
 
 def _user_settings(user: str, present: Accounting, wanted: Wanted) -> Settings:
-    """Return the settings of a user, with a default account that stays when others go."""
+    """Return the settings of a user, with a default account that is not removed in this run."""
     settings = dict(wanted.users[user])
     own = [account for name, account, _partition in wanted.associations if name == user]
     if "DefaultAccount" not in settings and present.users.get(user, {}).get("DefaultAccount") in wanted.absent_accounts:
@@ -205,7 +205,7 @@ def _user_settings(user: str, present: Accounting, wanted: Wanted) -> Settings:
 
 
 def _plan_removals(plan: Plan, present: Accounting, wanted: Wanted, exclusive: bool) -> None:
-    """Remove what shall be absent and, with exclusive, what is not listed: users, accounts from below, then QOS."""
+    """Remove absent entries and, with exclusive, unlisted ones: users, then accounts (children first), then QOS."""
     users = {user for user, _account, _partition in present.associations}
     gone = [user for user in wanted.absent_users if user in users]
     if exclusive:
@@ -226,7 +226,7 @@ def _plan_removals(plan: Plan, present: Accounting, wanted: Wanted, exclusive: b
 
 
 def _plan_lost_associations(plan: Plan, present: Accounting, wanted: Wanted) -> None:
-    """Remove the associations of listed users that are not listed; the default account moves away first."""
+    """Remove unlisted associations of listed users, after a change of the default account where it is affected."""
     lost = [key for key in present.associations if key[0] in wanted.users and key not in wanted.associations]
     kept = {key[:2] for key in wanted.associations}
     for user in dict.fromkeys(key[0] for key in lost):
@@ -241,7 +241,7 @@ def _plan_lost_associations(plan: Plan, present: Accounting, wanted: Wanted) -> 
 
 
 def _children_first(names: Iterable[str], present: Accounting) -> list[str]:
-    """Return accounts so that each stands before its parent."""
+    """Return accounts, each one before its parent."""
 
     def depth(name: str) -> int:
         steps = 0
@@ -253,7 +253,7 @@ def _children_first(names: Iterable[str], present: Accounting) -> list[str]:
 
 
 def _unknown_accounts(present: Accounting, wanted: Wanted) -> list[str]:
-    """Return which accounts are named and will not be there."""
+    """Return a message for each account that is named but will not exist."""
     known = present.accounts.keys() | wanted.accounts.keys() | {accounts.ROOT}
     found = [
         f"accounts: {name!r} has the unknown parent {settings['Parent']!r}"
@@ -267,7 +267,7 @@ def _unknown_accounts(present: Accounting, wanted: Wanted) -> list[str]:
 
 
 def _unknown_qos(present: Accounting, wanted: Wanted) -> list[str]:
-    """Return which QOS are named and will not be there."""
+    """Return a message for each QOS that is named but will not exist."""
     known = (present.qos.keys() | wanted.qos.keys()) - set(wanted.absent_qos)
     found = []
     for label, settings in _entries(wanted):
@@ -278,7 +278,7 @@ def _unknown_qos(present: Accounting, wanted: Wanted) -> list[str]:
 
 
 def _unknown_tres(present: Accounting, wanted: Wanted) -> list[str]:
-    """Return which TRES are limited and not recorded; sacctmgr would refuse them."""
+    """Return a message for each TRES that has a limit but is not recorded. sacctmgr would refuse it."""
     found = []
     for label, settings in _entries(wanted):
         named = {tres for value in settings.values() if isinstance(value, dict) for tres in value}
@@ -288,7 +288,7 @@ def _unknown_tres(present: Accounting, wanted: Wanted) -> list[str]:
 
 
 def _entries(wanted: Wanted) -> list[tuple[str, Settings]]:
-    """Return the settings of everything that is wanted, with what to call it."""
+    """Return the settings of all wanted entries, each with its label."""
     return [
         *((f"qos {name}", settings) for name, settings in wanted.qos.items()),
         *((f"account {name}", settings) for name, settings in wanted.accounts.items()),

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Hold nodes of Slurm for as long as a module works with them."""
+"""Allocate Slurm nodes for the time that a module uses them."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ ALLOCATION: dict[str, t.Any] = {
 
 
 def slurm() -> slurm_job.Slurm:
-    """Return Slurm as the module reaches it."""
+    """Return the interface to Slurm."""
     return slurm_job.Slurm(runner())
 
 
 def runner() -> bounded_run.Runner:
-    """Return how the module starts commands of Slurm; a missing one is an error that names it."""
+    """Return the function that runs Slurm's commands. A missing command raises an error that names it."""
 
     def run(
         args: t.Sequence[str], data: str | None = None, environment: t.Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
         code, out, err = bounded_run.feeding_runner(seconds(args))(args, data, environment)
-        # A step ends with the same status where the nodes lack its program.
+        # A step ends with the same status if its program is missing on the nodes.
         if code == bounded_run.MISSING and shutil.which(args[0]) is None:
             raise slurm_job.SlurmError(f"{err} on {platform.node()}. Run this where Slurm's commands are")
         return code, out, err
@@ -50,12 +50,12 @@ def runner() -> bounded_run.Runner:
 
 
 def seconds(args: t.Sequence[str]) -> float:
-    """Return how long a command may take; one that timeout(1) ends gets a minute more than that."""
+    """Return the time limit of a command. A command under timeout(1) gets an additional minute."""
     return float(args[2]) + bounded_run.ASK if args[0] == "timeout" else bounded_run.CHANGE
 
 
 def submit_options(params: dict[str, t.Any], nodes: t.Sequence[str] | None, count: int | None) -> list[str]:
-    """Return the options of sbatch. A list of nodes without a name is refused: the job could run anywhere."""
+    """Return the options of sbatch. Refuse an empty list of nodes, because the job could run anywhere."""
     if nodes is not None and not nodes:
         raise slurm_job.SlurmError("the list of nodes is empty; a job without it could run on nodes that nobody named")
     named = {
@@ -66,9 +66,9 @@ def submit_options(params: dict[str, t.Any], nodes: t.Sequence[str] | None, coun
         "exclusive": params["exclusive"],
         "time": str(params["time_limit"]),
         "no_kill": True,
-        # Where the prolog of a job fails that must not be requeued, slurmd 24.11 tells the controller so every 15
-        # seconds for ever, and each time the node is drained again, whoever mended it. A job that was requeued is
-        # cancelled instead.
+        # If a job must not be requeued and its prolog fails, slurmd 24.11 reports this to the controller every 15
+        # seconds without end. Each report drains the node again, even after a repair. A requeued job is cancelled
+        # instead.
         "requeue": True,
     }
     return slurm_job.options({**named, **params["submit_options"]})
@@ -81,7 +81,7 @@ def allocation(
     nodes: t.Sequence[str] | None = None,
     count: int | None = None,
 ) -> Iterator[slurm_job.Job]:
-    """Give a running job that holds the nodes; what was submitted for it is gone afterwards, whatever happens."""
+    """Yield a running job that holds the nodes. Always cancel the jobs that were submitted for it."""
     with interrupt.cleaned_up(lambda: slurm.cancel(slurm.submitted)):
         try:
             number = params["job_id"]
@@ -96,7 +96,7 @@ def allocation(
                 )
             yield job
         except slurm_job.SlurmError as exc:
-            # What Slurm says about the job, such as CANCELLED, is not why: that is what it says about the nodes.
+            # The state of the job, such as CANCELLED, does not explain the failure. The states of its nodes do.
             lost = slurm.lost_nodes(nodes or [])
             raise type(exc)("; ".join([str(exc), *(f"{name} is {text}" for name, text in lost.items())])) from exc
         finally:

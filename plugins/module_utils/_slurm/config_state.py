@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What a controller has of Slurm's configuration now. Pure but for the functions that are passed in."""
+"""Read the state of Slurm's configuration on a controller. Only the injected functions have side effects."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
 DIRECTORY = "/etc/slurm"
-# What an interrupted run was about to apply.
+# Actions that an interrupted run had not yet applied.
 PENDING = f"{DIRECTORY}/.gpucluster-pending"
 _SECONDS = 20
-# What the kernel offers may not reach a service, as in a container; so a service is asked that manages its own control
-# groups, as slurmd does. No output: no unified cgroup v2.
+# A service may not get all controllers of the kernel, for example in a container. So a service that manages its own
+# control groups, as slurmd does, prints its controllers. No output means: no unified cgroup v2.
 _DELEGATED = (
     "systemd-run",
     "--quiet",
@@ -33,18 +33,18 @@ _DELEGATED = (
 
 
 class ConfigError(Exception):
-    """The controller could not be asked; the text says why."""
+    """The state of the controller could not be read. The message contains the reason."""
 
 
 class File(t.NamedTuple):
-    """A file as it is: its content, and whether it has the owner and the mode that it should have."""
+    """The content of a file, and whether its owner and mode are correct."""
 
     content: str
     right: bool
 
 
 def pending(text: str) -> list[dict[str, t.Any]]:
-    """Return the actions that an interrupted run has noted; what cannot be read is an error, not nothing."""
+    """Return the actions that an interrupted run recorded. An unreadable record is an error."""
     if not text.strip():
         return []
     try:
@@ -55,7 +55,7 @@ def pending(text: str) -> list[dict[str, t.Any]]:
 
 
 def delegated(run: Runner) -> list[str]:
-    """Return the control groups that systemd gives to a service with Delegate=yes."""
+    """Return the cgroup controllers that systemd delegates to a service with Delegate=yes."""
     code, out, err = run(_DELEGATED)
     if code:
         raise ConfigError(f"systemd-run exited {code}: {err.strip() or out.strip()}")
@@ -63,7 +63,7 @@ def delegated(run: Runner) -> list[str]:
 
 
 def at_risk(run: Runner) -> list[str]:
-    """Return nodes on which slurmd has run, and jobs; a controller that does not answer is a risk as well."""
+    """Return nodes on which slurmd has run, and jobs. A controller that does not answer is also a risk."""
     found = []
     for args, wanted in (
         (("scontrol", "--oneliner", "show", "nodes"), _started),
@@ -75,6 +75,6 @@ def at_risk(run: Runner) -> list[str]:
 
 
 def _started(text: str) -> list[str]:
-    """Return the nodes whose slurmd has registered once."""
+    """Return the nodes whose slurmd has registered at least once."""
     nodes = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in text.splitlines()]
     return [node.get("NodeName", "?") for node in nodes if node.get("SlurmdStartTime", "")[:1].isdigit()]

@@ -4,10 +4,9 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Submit, wait for, use and cancel Slurm jobs. Every process start goes through the injected runner.
+Submit, wait for, use and cancel Slurm jobs. The injected runner starts all processes.
 
-Steps run attached (C(srun) inside an allocation), so that their output comes back through Slurm:
-no directory has to be shared.
+Steps run attached (C(srun) inside an allocation), so Slurm returns their output and no shared directory is needed.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class TookTooLongError(SlurmError):
 
 
 class Job(t.NamedTuple):
-    """What Slurm says about a job."""
+    """The state of a job as Slurm reports it."""
 
     id: int
     state: str
@@ -77,17 +76,17 @@ class Job(t.NamedTuple):
 
     @property
     def waiting(self) -> bool:
-        """Whether the job has not started yet."""
+        """Return whether the job has not started yet."""
         return self.state in WAITING
 
     @property
     def ended(self) -> bool:
-        """Whether the job is over."""
+        """Return whether the job has ended."""
         return self.state not in WAITING | ACTIVE
 
 
 class Step(t.NamedTuple):
-    """One command inside an allocation; O(limit) in seconds."""
+    """One command inside an allocation. O(limit) is in seconds."""
 
     name: str
     nodes: tuple[str, ...]
@@ -97,7 +96,7 @@ class Step(t.NamedTuple):
 
 
 class Result(t.NamedTuple):
-    """What a step left behind; exit status 124 means that it took too long, O(lost) that its job was gone, and how."""
+    """The result of a step. Exit status 124 means a timeout. O(lost) describes how its job ended early."""
 
     step: Step
     code: int
@@ -108,7 +107,7 @@ class Result(t.NamedTuple):
 
 
 class Slurm:
-    """The few calls that running a job needs. Jobs that it submitted are in O(submitted)."""
+    """The calls of Slurm that a job needs. O(submitted) lists the submitted jobs."""
 
     def __init__(
         self,
@@ -122,7 +121,7 @@ class Slurm:
         self.submitted: list[int] = []
 
     def submit(self, options: Sequence[str], script: str) -> int:
-        """Submit a batch script and return the number of the job."""
+        """Submit a batch script and return the job ID."""
         out = self._call(["sbatch", "--parsable", *options], script)
         match = re.search(r"^(\d+)(?:;\S+)?\s*$", out, re.MULTILINE)
         if not match:
@@ -131,7 +130,7 @@ class Slurm:
         return self.submitted[-1]
 
     def job(self, number: int) -> Job:
-        """Return the state of a job, also when Slurm keeps it only in the accounting."""
+        """Return the state of a job, even if only the accounting still has it."""
         code, out, err = self._run(["scontrol", "--oneliner", "show", "job", str(number)])
         if code == 0 and "JobState=" in out:
             return _job(number, out)
@@ -151,7 +150,7 @@ class Slurm:
         return Job(number, fields[0].split(" ")[0], "", fields[2], _exit_code(fields[1]))
 
     def wait_started(self, number: int, seconds: float, poll: float = 1.0) -> Job:
-        """Wait until a job has started; one that does not is cancelled, and the error says what held it."""
+        """Wait until a job has started. After the timeout, cancel it and raise an error with Slurm's reason."""
         deadline = self._clock() + seconds
         while True:
             job = self.job(number)
@@ -169,7 +168,7 @@ class Slurm:
             self._sleep(poll)
 
     def wait_finished(self, number: int, seconds: float, poll: float = 1.0) -> Job:
-        """Wait until a job is over; one that takes too long is cancelled."""
+        """Wait until a job has ended. Cancel it after the timeout."""
         deadline = self._clock() + seconds
         while True:
             job = self.job(number)
@@ -181,24 +180,24 @@ class Slurm:
             self._sleep(poll)
 
     def named(self, name: str) -> list[int]:
-        """Return the user's own jobs of a name that are not over."""
+        """Return the user's own jobs of a name that have not ended."""
         out = self._call(["squeue", "--me", "--noheader", f"--name={name}", "--format=%A"])
         return sorted({int(line) for line in out.split()})
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Cancel jobs; one that is over is no error."""
+        """Cancel jobs. A job that has ended is not an error."""
         wanted = [str(number) for number in numbers]
         if wanted:
             self._run(["scancel", "--quiet", *wanted])
 
     def hostnames(self, expression: str) -> list[str]:
-        """Return the names behind C(gpu[1-4,7])."""
+        """Return the host names of an expression such as C(gpu[1-4,7])."""
         if not expression:
             return []
         return self._call(["scontrol", "show", "hostnames", expression]).split()
 
     def lost_nodes(self, names: Sequence[str]) -> dict[str, str]:
-        """Return those nodes that get no more jobs, each with its state and Slurm's reason; none if Slurm is silent."""
+        """Return the nodes that get no more jobs, with state and reason. Return none if Slurm does not answer."""
         if not names:
             return {}
         wanted = ["--noheader", f"--nodes={','.join(names)}", f"--format={slurm_nodes.FORMAT}"]
@@ -220,9 +219,9 @@ class Slurm:
 
     def steps(self, number: int, steps: Sequence[Step], parallel: int = 64) -> list[Result]:
         """
-        Run steps, those that share no node at the same time; results come in the order of the steps.
+        Run steps, in parallel if they share no node. Return the results in the order of the steps.
 
-        Once the job is gone, no further step is started.
+        After the job has ended, start no further step.
         """
         results: dict[int, Result] = {}
         for wave in waves(steps):
@@ -236,7 +235,7 @@ class Slurm:
         return [results[place] for place in range(len(steps))]
 
     def _lost(self, number: int) -> str:
-        """Return why no step of the job can run, whatever its nodes are like; empty if it can."""
+        """Return why the job can run no steps, independent of its nodes. Return an empty string if it can."""
         try:
             state = self.job(number).state
         except SlurmError as exc:
@@ -244,7 +243,7 @@ class Slurm:
         return "" if state == "RUNNING" else f"job {number} was {state}"
 
     def _call(self, args: Sequence[str], data: str | None = None) -> str:
-        """Run a command and return what it prints."""
+        """Run a command and return its output."""
         code, out, err = self._run(args, data)
         if code != 0:
             raise SlurmError(f"{args[0]} exited {code}: {(err or out).strip()}")
@@ -252,7 +251,7 @@ class Slurm:
 
 
 def waves(steps: Sequence[Step]) -> list[list[int]]:
-    """Return the places of the steps, sorted into waves in which no node is used twice."""
+    """Return the indexes of the steps, grouped into waves. A wave uses each node at most once."""
     found: list[list[int]] = []
     busy: list[set[str]] = []
     for place, step in enumerate(steps):
@@ -267,7 +266,7 @@ def waves(steps: Sequence[Step]) -> list[list[int]]:
 
 
 def options(params: dict[str, t.Any]) -> list[str]:
-    """Return options of sbatch for those parameters that are set; Slurm's names, C(_) for C(-)."""
+    """Return options of sbatch for the parameters that are set. Names are Slurm's, with C(_) for C(-)."""
     given = []
     for name, value in params.items():
         if value is None or value is False or value in ("", []):
@@ -279,7 +278,7 @@ def options(params: dict[str, t.Any]) -> list[str]:
 
 
 def explain(reason: str) -> str:
-    """Return in words why Slurm holds a job."""
+    """Return a description of the reason for which Slurm holds a job."""
     name = reason.split(",")[0].split(":")[0].strip("()")
     if name in _REASONS:
         return _REASONS[name]
@@ -294,7 +293,7 @@ def holder(seconds: int) -> str:
 
 
 def _job(number: int, text: str) -> Job:
-    """Return a job as scontrol prints it on one line."""
+    """Return a job from one line of scontrol output."""
     fields = dict(re.findall(r"(?:^|\s)(\w+)=(\S*)", text.splitlines()[0]))
     nodes = fields.get("NodeList", "")
     return Job(
@@ -309,6 +308,6 @@ def _job(number: int, text: str) -> Job:
 
 
 def _exit_code(text: str) -> int:
-    """Return the status of C(3:0), and 128 and the signal of C(0:9)."""
+    """Return the status of C(3:0), or 128 plus the signal of C(0:9)."""
     code, _colon, signal = text.partition(":")
     return int(code) or (128 + int(signal) if int(signal or 0) else 0)

@@ -4,11 +4,11 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-The limits of Slurm's accounting: their names, their values, and the form in which two of them can be compared.
+Define the limits of Slurm's accounting: their names, their values, and a comparable form of the values.
 
-Names and forms are those of sacctmgr(1). A limit is compared as a whole number (counts; minutes; seconds), as a mapping
-of TRES to whole numbers (memory in MiB), or as a decimal number; no limit is None, and an empty mapping for TRES.
-sacctmgr itself takes B(cpu=12x) or B(mem=1.5T) as 12 and as 1 MiB with exit status 0, so values are judged here.
+Names and forms are those of sacctmgr(1). A limit is compared as an integer (counts; minutes; seconds), as a mapping of
+TRES to integers (memory in MiB), or as a decimal number. No limit is None, or an empty mapping for TRES.
+sacctmgr reads B(cpu=12x) and B(mem=1.5T) as 12 and as 1 MiB with exit status 0, so this code checks the values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 
 
 class LimitError(ValueError):
-    """A limit that Slurm does not know, or a value that it would misread."""
+    """Slurm does not know a limit, or would misread its value."""
 
 
 class Limit(t.NamedTuple):
@@ -35,7 +35,7 @@ class Limit(t.NamedTuple):
 
 
 def _table(**limits: str) -> dict[str, Limit]:
-    """Return limits by name and by column in lower case."""
+    """Return limits by name and by column, both in lower case."""
     table: dict[str, Limit] = {}
     for name, entry in limits.items():
         column, _space, kind = entry.rpartition(" ")
@@ -77,7 +77,7 @@ QOS = _table(
     UsageFactor="factor",
     UsageThreshold="factor",
 )
-# What an unset value is shown as, and what it is set to.
+# The value that sacctmgr shows for an unset limit and that unsets it.
 UNSET = {"GraceTime": 0, "UsageFactor": 1.0}
 
 _NONE = ("", "-1", "none", "unlimited", "infinite")
@@ -96,7 +96,7 @@ def limits(table: Mapping[str, Limit]) -> list[Limit]:
 
 
 def find(table: Mapping[str, Limit], name: str) -> Limit:
-    """Return a limit by the name for sacctmgr or the column that shows it."""
+    """Return a limit by its name in sacctmgr or by the column that shows it."""
     try:
         return table[name.lower()]
     except KeyError:
@@ -105,7 +105,7 @@ def find(table: Mapping[str, Limit], name: str) -> Limit:
 
 
 def parse(limit: Limit, value: t.Any) -> Amount:
-    """Return the value of a limit in the form that is compared."""
+    """Return the value of a limit in its comparable form."""
     if limit.kind == "tres":
         return parse_tres(value, limit.name)
     text = "" if value is None else str(value).strip()
@@ -121,7 +121,7 @@ def parse(limit: Limit, value: t.Any) -> Amount:
 
 
 def parse_tres(value: t.Any, name: str = "TRES") -> dict[str, int]:
-    """Return TRES, given as a mapping or as name=amount pairs, without those that have no limit."""
+    """Return the TRES that have a limit, from a mapping or from name=amount pairs."""
     if isinstance(value, dict):
         pairs = [(str(tres).strip(), amount) for tres, amount in value.items()]
     else:
@@ -139,7 +139,7 @@ def parse_tres(value: t.Any, name: str = "TRES") -> dict[str, int]:
 
 
 def settings(limit: Limit, present: Amount, wanted: Amount) -> str:
-    """Return the setting for sacctmgr that leads from one value to another."""
+    """Return the setting for sacctmgr that changes one value to another."""
     if isinstance(wanted, dict):
         gone = {tres: -1 for tres in sorted(present) if tres not in wanted} if isinstance(present, dict) else {}
         both = {**dict(sorted(wanted.items())), **gone}
@@ -148,7 +148,7 @@ def settings(limit: Limit, present: Amount, wanted: Amount) -> str:
 
 
 def text(limit: Limit, value: Amount) -> str:
-    """Return a value as it is shown to a reader."""
+    """Return a value as the diff shows it."""
     if isinstance(value, dict):
         return ",".join(f"{tres}={amount}{'M' if tres == 'mem' else ''}" for tres, amount in sorted(value.items()))
     if value is None or not isinstance(value, int) or limit.kind != "minutes":
@@ -166,7 +166,7 @@ def _pair(item: str, name: str) -> tuple[str, str]:
 
 
 def _amount(tres: str, value: str, name: str) -> int:
-    """Return an amount of one TRES; memory in MiB."""
+    """Return an amount of one TRES. Memory is in MiB."""
     match = _AMOUNT.match(value)
     memory = tres.startswith(_MEMORY)
     if not match or (match[2] and not memory):
@@ -176,7 +176,7 @@ def _amount(tres: str, value: str, name: str) -> int:
 
 
 def _time(limit: Limit, value: str) -> int:
-    """Return a span of time in the unit of the limit; a bare number is in that unit already."""
+    """Return a duration in the unit of the limit. A plain number is already in that unit."""
     if value.isdigit():
         return int(value)
     match = _CLOCK.match(value)

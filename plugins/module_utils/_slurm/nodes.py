@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Which nodes Slurm has, in what state, and which of them a test may take."""
+"""Read Slurm's nodes and their states, and select the nodes that a test may use."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if t.TYPE_CHECKING:
 FORMAT = "%N|%R|%T|%v|%G|%c|%E"
 _MARKS = "*~#!%$@^-+"
 _BUSY = {"allocated", "mixed", "planned"}
-# The first letters of the states in which a node gets no more jobs until somebody mends it.
+# Prefixes of the states in which a node gets no more jobs until it is repaired.
 _LOST = ("drain", "down", "err", "fail", "inval", "no_resp", "unk")
-# A node that still cleans up after a job is free in a moment.
+# A node in the state completing becomes idle soon.
 _FREE = {"idle", "completing"}
 
 
 class SelectionError(ValueError):
-    """There is no node to choose; the text says why and what to change."""
+    """No node can be selected. The message contains the reason and what to change."""
 
 
 class Node(t.NamedTuple):
-    """One node; states in lower case and without Slurm's marks."""
+    """One node. States are in lower case and without Slurm's suffix marks."""
 
     name: str
     partitions: tuple[str, ...]
@@ -41,28 +41,28 @@ class Node(t.NamedTuple):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs on the node and something may."""
+        """Return whether the node is free and accepts jobs."""
         return self.state in _FREE and self.answers
 
     @property
     def busy(self) -> bool:
-        """Whether the node is well but works for somebody."""
+        """Return whether the node is healthy but in use."""
         return self.state in _BUSY and self.answers
 
     @property
     def lost(self) -> bool:
-        """Whether the node gets no more jobs."""
+        """Return whether the node gets no more jobs."""
         return self.state.startswith(_LOST) or not self.answers
 
     @property
     def condition(self) -> str:
-        """The state with its reason, in words."""
+        """Return a description of the state and its reason."""
         silent = "" if self.answers else ", slurmd does not answer"
         return f"{self.state}{silent}" + (f": {self.reason}" if self.reason else "")
 
 
 class Selection(t.NamedTuple):
-    """What a test may take, and what it has to leave alone."""
+    """The nodes that a test may use, and those that it must not use."""
 
     selected: list[str]
     busy: list[str]
@@ -70,7 +70,7 @@ class Selection(t.NamedTuple):
 
 
 def parse(text: str) -> list[Node]:
-    """Return the nodes from C(sinfo --Node) in the format O(FORMAT); one line per node and partition."""
+    """Return the nodes from C(sinfo --Node) in the format O(FORMAT), with one line per node and partition."""
     nodes: dict[str, Node] = {}
     for line in text.splitlines():
         fields = line.split("|", 6)
@@ -93,7 +93,7 @@ def parse(text: str) -> list[Node]:
 
 
 def gpus(gres: str) -> int:
-    """Return the number of GPUs in a list such as C(gpu:h100:no_consume:8(S:0-1),nic:2); marks may be missing."""
+    """Return the number of GPUs in a GRES list such as C(gpu:h100:no_consume:8(S:0-1),nic:2)."""
     return sum(int(number) for number in re.findall(r"(?:^|,)gpu:(?:[^,(:]+:)*(\d+)(?=$|[,(])", gres))
 
 
@@ -105,7 +105,7 @@ def select(
     count: int | None = None,
     busy_too: bool = False,
 ) -> Selection:
-    """Return the nodes that a test may take, in Slurm's order."""
+    """Return the nodes that a test may use, in Slurm's order."""
     wanted = meant(nodes, partition, nodelist)
     selected = [node.name for node in wanted if node.idle or (busy_too and node.busy)]
     if count is not None and len(selected) < count:
@@ -120,7 +120,7 @@ def select(
 
 
 def meant(nodes: Sequence[Node], partition: str | None, nodelist: Sequence[str]) -> list[Node]:
-    """Return the nodes that the user speaks about, in whatever state."""
+    """Return the nodes that the user named, in any state."""
     candidates = [node for node in nodes if partition is None or partition in node.partitions]
     if not candidates:
         known = sorted({name for node in nodes for name in node.partitions})
@@ -139,6 +139,6 @@ def _refuse_unknown(candidates: Sequence[Node], nodelist: Sequence[str], partiti
 
 
 def _states(nodes: Sequence[Node]) -> str:
-    """Return how many nodes are in which state."""
+    """Return the number of nodes in each state."""
     states = [node.state + ("" if node.answers else " and does not answer") for node in nodes]
     return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))

@@ -4,11 +4,12 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Slurm's version numbers, and which step from one to another Slurm supports.
+Compare versions of Slurm, and determine which upgrade steps Slurm supports.
 
-Source: SchedMD's slurm repository, doc/html/upgrades.shtml (Compatibility Window): daemons of a major release up to
-24.05 read the state of the two major releases before, those from 24.11 on of the three before. Going back to an older
-major release is not supported; within one it often works, but nobody promises it, so it is refused here too.
+Source: SchedMD's slurm repository, doc/html/upgrades.shtml (Compatibility Window). Daemons of a major release up to
+24.05 read the state of the two previous major releases. Those from 24.11 on read that of the three previous ones. Slurm
+does not support a downgrade to an older major release. A downgrade within a major release often works, but Slurm does
+not guarantee it, so this code refuses it too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-# Every major release since 20.02 in its order.
+# Every major release since 20.02, in order.
 SERIES = (
     (20, 2),
     (20, 11),
@@ -31,7 +32,7 @@ SERIES = (
     (26, 5),
     (26, 11),
 )
-# From this release on the state of three major releases before is read, before that of two.
+# From this release on, Slurm reads the state of three previous major releases. Older releases read that of two.
 THREE_BACK_SINCE = (24, 11)
 
 _VERSION = re.compile(r"(?:slurm(?:-wlm)?[ -])?(\d\d)[.-](\d\d)(?:[.-](\d+))?(?:[-~+.a-z0-9]*)\Z", re.IGNORECASE)
@@ -46,7 +47,7 @@ class Version(t.NamedTuple):
 
     @property
     def series(self) -> tuple[int, int]:
-        """The major release."""
+        """Return the major release."""
         return self.year, self.month
 
     def __str__(self) -> str:
@@ -55,11 +56,11 @@ class Version(t.NamedTuple):
 
 
 class VersionError(ValueError):
-    """What is no version of Slurm."""
+    """A value is not a version of Slurm."""
 
 
 def parse(text: t.Any) -> Version:
-    """Return the version that a text such as '24.11.5', '24.11' or the output of slurmd -V names."""
+    """Return the version from a string such as '24.11.5', '24.11' or the output of slurmd -V."""
     match = _VERSION.match(str(text).strip())
     if not match:
         raise VersionError(f"{text!r} is no version of Slurm; expected one such as '26.05.4'")
@@ -67,13 +68,13 @@ def parse(text: t.Any) -> Version:
 
 
 def readable(series: tuple[int, int]) -> list[tuple[int, int]]:
-    """Return the major releases whose state a major release can read, the newest first, without itself."""
+    """Return the older major releases whose state a major release can read, the newest first."""
     back = 3 if series >= THREE_BACK_SINCE else 2
     return [other for other in _known(series) if other < series][: -back - 1 : -1]
 
 
 def upgrade_problems(present: t.Any, wanted: t.Any) -> list[str]:
-    """Return why Slurm cannot be taken from one version to another in one step; nothing when it can."""
+    """Return why Slurm cannot change from one version to another in one step. Return an empty list if it can."""
     have, want = parse(present), parse(wanted)
     if want.series < have.series or (want.series == have.series and want.micro < have.micro):
         return [
@@ -89,7 +90,7 @@ def upgrade_problems(present: t.Any, wanted: t.Any) -> list[str]:
 
 
 def refusal(present: t.Any, wanted: t.Any, upgrade: bool) -> str:
-    """Return why a cluster with a release cannot be taken to another one in this way; empty where it can."""
+    """Return why this run cannot change a cluster to another release. Return an empty string if it can."""
     problems = upgrade_problems(present, wanted)
     if problems:
         return f"slurm_version: {'; '.join(problems)}. Nothing of Slurm was changed."
@@ -103,7 +104,7 @@ def refusal(present: t.Any, wanted: t.Any, upgrade: bool) -> str:
 
 
 def _way(have: Version, want: Version) -> str:
-    """Return the fewest major releases that lead from one version to another."""
+    """Return the shortest path of major releases from one version to another."""
     steps: list[str] = []
     at = have.series
     while at < want.series:
@@ -113,7 +114,7 @@ def _way(have: Version, want: Version) -> str:
 
 
 def _known(series: tuple[int, int]) -> list[tuple[int, int]]:
-    """Return the known major releases, with those up to the one given: two a year, in May and November."""
+    """Return the known major releases and the expected ones up to the given one: two a year, in May and November."""
     years = range(SERIES[-1][0] + 1, series[0] + 1)
     return [*SERIES, *((year, month) for year in years for month in (5, 11))]
 

@@ -6,8 +6,8 @@
 """
 Read and change Slurm's accounting through the sacctmgr command.
 
-Its parsable output with named columns has the same form from 22.05 on, other than its JSON, so that is what is read.
-B(WOPLimits) shows what an association has of its own and not what it inherits.
+This code reads the parsable output with named columns, because that has the same form from 22.05 on. The JSON output
+does not. B(WOPLimits) shows only the limits of the association itself, not the inherited ones.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _LISTS = ("QOS", "Preempt", "Flags")
 
 
 class SacctmgrError(Exception):
-    """sacctmgr failed or printed something this code does not understand."""
+    """sacctmgr failed or printed something that this code does not understand."""
 
 
 class Sacctmgr:
-    """A thin, stateless wrapper; every process start goes through the injected runner."""
+    """A stateless wrapper of sacctmgr. The injected runner starts all processes."""
 
     def __init__(self, run: Runner, executable: str = "sacctmgr") -> None:
         self._run = run
         self._executable = executable
 
     def read(self, cluster: str) -> Accounting:
-        """Return what the accounting of a cluster holds."""
+        """Return the accounting of a cluster."""
         result = Accounting(tres=self._tres())
         clusters = [row[0] for row in self._rows("cluster", ("Cluster",))]
         if cluster not in clusters:
@@ -65,13 +65,13 @@ class Sacctmgr:
         return result
 
     def change(self, arguments: Sequence[str]) -> None:
-        """Make one change without a question."""
+        """Make one change without a confirmation prompt."""
         rc, stdout, stderr = self._run([self._executable, "-i", *arguments])
         if rc != 0:
             raise SacctmgrError(f"sacctmgr {' '.join(arguments)} exited {rc}: {_message(stdout, stderr)}")
 
     def _read_associations(self, cluster: str, result: Accounting) -> None:
-        """Note accounts and the users in them."""
+        """Add accounts and their users to the result."""
         names = (*_ASSOCIATION[3:], *(limit.name for limit in limits.limits(limits.ASSOCIATION)))
         columns = (*_ASSOCIATION, *_columns(limits.ASSOCIATION))
         for row in self._rows("assoc", columns, "WOPLimits", f"cluster={cluster}"):
@@ -85,12 +85,12 @@ class Sacctmgr:
                 result.accounts[account] = settings
 
     def _tres(self) -> frozenset[str]:
-        """Return the names of the TRES that are recorded."""
+        """Return the names of the TRES that Slurm records."""
         rows = self._rows("tres", ("Type", "Name"))
         return frozenset("/".join(filter(None, row)) for row in rows)
 
     def _rows(self, entity: str, columns: Sequence[str], *conditions: str) -> list[list[str]]:
-        """Return the rows of a listing; only the last column may hold the separator."""
+        """Return the rows of a listing. Only the last column may contain the separator."""
         arguments = ["-n", "-P", "show", entity, *conditions, f"format={','.join(columns)}"]
         rc, stdout, stderr = self._run([self._executable, *arguments])
         if rc != 0:
@@ -108,7 +108,7 @@ def _columns(table: dict[str, limits.Limit]) -> list[str]:
 
 
 def _settings(values: dict[str, str], table: dict[str, limits.Limit]) -> Settings:
-    """Return values as they are compared."""
+    """Return values in their comparable form."""
     settings: Settings = {}
     for name, value in values.items():
         limit = table.get(name.lower())
@@ -120,5 +120,5 @@ def _settings(values: dict[str, str], table: dict[str, limits.Limit]) -> Setting
 
 
 def _message(stdout: str, stderr: str) -> str:
-    """Return what sacctmgr says of its failure on one line."""
+    """Return the error message of sacctmgr on one line."""
     return " ".join(f"{stderr} {stdout}".split())
