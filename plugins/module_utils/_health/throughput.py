@@ -83,7 +83,7 @@ def judge_copies(least: float, found: list[float]) -> Finding:
 
 
 def allreduce(case: Case) -> Finding:
-    """Measure the NCCL all-reduce of all GPUs of the node without a topology file, which slows a single node down."""
+    """Measure the NCCL all-reduce of all GPUs of the node without a topology file, which can break jobs on one node."""
     least, size = case.number("gbps_min"), int(case.number("message_gib"))
     gpus = int(case.number("gpus"))
     _alone(case, whole=True)
