@@ -140,7 +140,7 @@ def _hint(name: t.Any) -> str:
 
 
 def _misshapen(record: Mapping[str, t.Any], spec: Spec, prefix: str) -> Iterator[str]:
-    """Yield values with the wrong structure; Ansible's validator raises an unclear exception for some of them."""
+    """Yield values with the wrong structure, because Ansible's validator crashes on some of them."""
     for name, option in spec.items():
         value = record.get(name)
         if value is None:

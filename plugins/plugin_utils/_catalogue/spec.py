@@ -16,7 +16,7 @@ import typing as t
 
 Spec = dict[str, dict[str, t.Any]]
 
-# A health check or validate.yml judges each. No measured value may be lower.
+# Lower limits of measured values. A health check or validate.yml judges each.
 THRESHOLDS = (
     "host_to_device_gbps",
     "device_to_host_gbps",
