@@ -44,7 +44,7 @@ def judge_memory(expected_mib: float, tolerance: float, meminfo: str) -> Finding
 
 
 def cpus(case: Case) -> Finding:
-    """Check the number of online CPUs, and of NUMA nodes with CPUs; the GPUs of Grace machines are nodes without."""
+    """Check the number of online CPUs, and of NUMA nodes with CPUs; GPUs of Grace machines are NUMA nodes, too."""
     wanted = {"cpu": case.number("count"), "node": case.number("numa_nodes")}
     paths = {"cpu": "/sys/devices/system/cpu/online", "node": "/sys/devices/system/node/has_cpu"}
     found = {name: cpu_list(_read(case.machine, path)) for name, path in paths.items()}

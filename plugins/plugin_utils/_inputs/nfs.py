@@ -80,7 +80,7 @@ def is_raw(options: t.Any) -> bool:
 
 
 def trusts_everybody(export: t.Mapping[str, t.Any], default_clients: t.Any) -> bool:
-    """Return whether root of every client is root on an export."""
+    """Return whether root of any machine is root on an export."""
     if is_raw(export.get("options")):
         found = _RAW_CLIENTS.findall(export["options"])
         return any(word.startswith("*(") and "no_root_squash" in word.split("(")[1] for word in found)
