@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Node health checks that compare what a node is with what its hardware record says; standard library only."""
+"""Node health checks that compare a node with its hardware record. They use only the standard library."""
 
 from __future__ import annotations
 

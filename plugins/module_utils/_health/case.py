@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What one check gets: its parameters, what it kept, and the machine with readings that checks share."""
+"""The input of one check: parameters, stored state, and the machine with the readings that checks share."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if t.TYPE_CHECKING:
 
 
 class Shared:
-    """Readings that are taken once per run, failures included."""
+    """Readings that each run takes only once, including those that failed."""
 
     def __init__(self) -> None:
-        """Start with nothing read."""
+        """Start without readings."""
         self._taken: dict[str, t.Any] = {}
 
     def once(self, name: str, read: Callable[[], Reading]) -> Reading:
-        """Return the reading of this name, or raise what it raised the first time."""
+        """Return the reading of this name, or raise the same exception as the first attempt."""
         if name not in self._taken:
             try:
                 self._taken[name] = read()
@@ -51,7 +51,7 @@ class Case:
         shared: Shared | None = None,
         tools: dict[str, str] | None = None,
     ) -> None:
-        """Take what the check needs; nothing here reads the machine."""
+        """Store what the check needs, without reading the machine."""
         self.machine = machine
         self._params = params
         self._keep = keep
@@ -59,7 +59,7 @@ class Case:
         self._tools = tools or {}
 
     def value(self, name: str) -> t.Any:
-        """Return a parameter; one without a value means that nothing is expected here."""
+        """Return a parameter; raise NotApplicableError if it has no value, because then nothing is expected."""
         if name not in self._params:
             raise UnknownError(f"the configuration has no {name}")
         if self._params[name] is None:
@@ -74,25 +74,25 @@ class Case:
         return value
 
     def text(self, name: str) -> str:
-        """Return a parameter that is text."""
+        """Return a string parameter."""
         value = self.value(name)
         if not isinstance(value, str):
             raise UnknownError(f"the configuration's {name} is {value!r}, not text")
         return value
 
     def items(self, name: str) -> list[t.Any]:
-        """Return a parameter that is a list."""
+        """Return a list parameter."""
         value = self.value(name)
         if not isinstance(value, list):
             raise UnknownError(f"the configuration's {name} is {value!r}, not a list")
         return value
 
     def kept(self) -> dict[str, t.Any]:
-        """Return what the check kept at its last run of this boot."""
+        """Return the state that the check stored at its last run since boot."""
         return self._keep if isinstance(self._keep, dict) else {}
 
     def tool(self, name: str) -> str:
-        """Return the path of a program; its name when no path is configured, which may have _ for -."""
+        """Return the configured path of a program, or its name; the configuration may write _ for -."""
         return self._tools.get(name) or self._tools.get(name.replace("-", "_")) or name
 
     def once(self, name: str, read: Callable[[], Reading]) -> Reading:
@@ -100,14 +100,14 @@ class Case:
         return self._shared.once(name, read)
 
     def gpus(self) -> list[readings.Gpu]:
-        """Return all GPUs for a check of theirs; that none answers is the finding of one check, not of all."""
+        """Return all GPUs; if none answers, only the check gpu_count reports a fault."""
         try:
             return self.all_gpus().gpus
         except (UnhealthyError, UnknownError) as exc:
             raise ExplainedError(f"{exc} (gpu_count judges that)") from exc
 
     def all_gpus(self) -> readings.Answer:
-        """Return all GPUs and warnings; one start of nvidia-smi serves every check of the run."""
+        """Return all GPUs and warnings; nvidia-smi starts once for all checks of the run."""
         return self.once(
             "gpus", lambda: readings.gpus(self.machine, self.number("timeout_seconds"), self.tool("nvidia-smi"))
         )

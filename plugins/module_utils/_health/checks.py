@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""All checks by name, and one run of some of them."""
+"""Run checks by name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if t.TYPE_CHECKING:
 def run(
     names: Sequence[str], config: dict[str, t.Any], machine: Machine, remembered: dict[str, dict[str, t.Any]]
 ) -> Iterator[tuple[Verdict, dict[str, t.Any]]]:
-    """Run checks and yield the verdict of each, with what it wants to be remembered."""
+    """Run checks and yield the verdict of each with the state to store."""
     shared = Shared()
     tools = config.get("tools") or {}
     for name in names:
@@ -59,7 +59,7 @@ def run(
 
 
 def sample(name: str, case: Case) -> Finding:
-    """Take one sample; whatever goes wrong inside a check is a finding, never a traceback."""
+    """Take one sample; an error inside a check becomes a finding, never a traceback."""
     check = CHECKS[name]
     try:
         finding: Finding = getattr(importlib.import_module(f"{__package__}.{check.module}"), check.function)(case)

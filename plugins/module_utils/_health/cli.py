@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The command line: choose checks, run them, say what they found and mark the node."""
+"""The command line: select checks, run them, print the verdicts and mark the node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class UsageError(Exception):
-    """The command line or the configuration is wrong; the text says what to change."""
+    """The command line or the configuration is wrong; the message states what to change."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,12 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(text: str, stream: t.TextIO | None = None) -> None:
-    """Write a line; sanity tests know no program in module_utils, and refuse print."""
+    """Write a line. The sanity tests of Ansible refuse print in module_utils."""
     (stream or sys.stdout).write(f"{text}\n")
 
 
 def read_config(path: str) -> dict[str, t.Any]:
-    """Return the configuration; raises UsageError."""
+    """Return the configuration, or raise UsageError."""
     try:
         with open(path, encoding="utf-8") as stream:  # noqa: PTH123 (a Path costs start time)
             config = json.load(stream)
@@ -68,7 +68,7 @@ def read_config(path: str) -> dict[str, t.Any]:
 
 
 def chosen(names: Sequence[str], sets: Sequence[str], config: dict[str, t.Any]) -> list[str]:
-    """Return the checks to run: those named, those of the named sets, or else the fast ones."""
+    """Return the checks to run: the named ones and those of the named sets; without any name, the set fast."""
     known = config.get("sets") or {}
     wanted = list(names)
     for name in sets or ([] if names else ["fast"]):
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpucluster-check",
         description="Compare this node with its hardware record.",
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),  # to ask for the width costs start time
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),  # detecting the width costs start time
     )
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="checks to run; --list shows them (default: the set fast)"
@@ -139,7 +139,7 @@ def _check(options: argparse.Namespace, config: dict[str, t.Any]) -> int:
 
 def _status(verdicts: list[Verdict], strict: bool) -> int:
     status = worst(verdict.status for verdict in verdicts)
-    if strict:  # a prolog refuses what is not known, but neither a missing tool nor a sample that proves nothing
+    if strict:  # a prolog fails on unknown, but not on a missing tool or a suspect sample
         return (
             0
             if worst(v.status for v in verdicts if v.status not in (NOT_RUN, SUSPECT)) not in (UNKNOWN, "unhealthy")
@@ -149,7 +149,7 @@ def _status(verdicts: list[Verdict], strict: bool) -> int:
 
 
 def _forget(memory: Memory, names: Sequence[str], now: float) -> None:
-    """Forget; a check that reads a log looks from now on only at what is newer."""
+    """Delete stored state; a check that reads a log then ignores older entries."""
     for name in names:
         if name not in CHECKS:
             raise UsageError(f"unknown check {name!r}; known: {', '.join(CHECKS)}")
@@ -170,7 +170,7 @@ def _mark(options: argparse.Namespace, config: dict[str, t.Any], verdicts: list[
 
 
 def _log(memory: Memory, text: str) -> str:
-    """Tell the system log, once per change."""
+    """Write a message to the system log if it differs from the last one."""
     if memory.mark.get("said") != text:
         memory.mark["said"] = text
         with contextlib.suppress(OSError):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Judge counters that only grow, by how much they grew within a window; the memory holds what was seen when."""
+"""Judge counters by their growth within a time window; the memory stores earlier values with their times."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def judge(
     found: dict[str, int], limits: dict[str, float], window: float, kept: dict[str, t.Any], now: float
 ) -> Finding:
     """
-    Compare what was added within the window with the limit of each counter.
+    Compare the growth of each counter within the window with its limit.
 
-    A counter that is new or that went backwards (a reset, a reloaded driver) starts anew.
+    A counter that is new or that decreased (a reset, a reloaded driver) starts again.
     """
     memory: dict[str, t.Any] = {}
     faults = []
@@ -40,7 +40,7 @@ def judge(
 
 
 def _remembered(entry: t.Any, now: float, window: float) -> tuple[int | None, list[list[float]]]:
-    """Return the last value and the events that still count; a damaged memory is no memory."""
+    """Return the last value and the events that still count; ignore damaged memory."""
     if not isinstance(entry, dict) or not isinstance(entry.get("last"), int):
         return None, []
     if not entry.get("events"):

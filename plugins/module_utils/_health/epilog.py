@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What is done on a node after each job: end what is left of it, look at its GPUs, set their clocks back."""
+"""Steps after each job: terminate its leftover processes, check its GPUs and restore their clocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STEP_SECONDS = 0.25
 
 
 def clean(machine: Machine, config: Mapping[str, t.Any], environment: Mapping[str, str]) -> list[str]:
-    """Clean up after the job of the environment and return what went wrong; nothing means fit for the next job."""
+    """Clean up after the job of the environment and return the faults; none means ready for the next job."""
     settings = config.get("epilog") or {}
     job = environment.get("SLURM_JOB_ID", "")
     if not job.isdigit():
@@ -39,7 +39,7 @@ def clean(machine: Machine, config: Mapping[str, t.Any], environment: Mapping[st
 
 
 def end_processes(machine: Machine, environment: Mapping[str, str], uid_min: int, grace: float) -> list[str]:
-    """End what is left of the job, and nothing that may be of another. The environment is slurmd's, not a user's."""
+    """Terminate the leftover processes of this job and of no other. The environment is from slurmd, not from a user."""
     job = environment["SLURM_JOB_ID"]
     names = frozenset(filter(None, [f"job_{job}", environment.get("SLURM_JOB_SLUID", "")]))
 
@@ -60,7 +60,7 @@ def end_processes(machine: Machine, environment: Mapping[str, str], uid_min: int
 
 
 def gpu_indexes(text: str) -> list[str]:
-    """Return the GPUs of the job, which Slurm gives as a list of indexes."""
+    """Return the GPUs of the job, which Slurm lists as indexes."""
     return [part for part in text.replace("IDX:", "").split(",") if part.isdigit()]
 
 
@@ -82,7 +82,7 @@ def _gpus(
         for _step in range(max(1, int(settings.get("gpu_memory_samples", 5)))):
             found = readings.gpus(machine, 10, tool).gpus
             if any(gpu.mig for gpu in found):
-                return []  # the job's numbers are those of instances, and what a GPU shows is of all jobs on it
+                return []  # the job's indexes are those of instances, and a GPU shows the processes of all its jobs
             gpus = [gpu for gpu in found if gpu.row["index"] in indexes]
             full = [
                 f"{gpu.name}: {gpu.number('memory.used'):.10g} MiB" for gpu in gpus if gpu.number("memory.used") > limit
@@ -98,7 +98,7 @@ def _gpus(
 
 
 def set_clocks(machine: Machine, tool: str, clocks: t.Any, gpus: list[readings.Gpu]) -> list[str]:
-    """Set application clocks that the job changed back to those of the record; drivers without them are left alone."""
+    """Restore the application clocks of the record if the job changed them; skip drivers without them."""
     if not clocks:
         return []
     wanted = {"memory": clocks["memory_mhz"], "graphics": clocks["graphics_mhz"]}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The check of the NVSwitch fabric: CUDA fails on a GPU that the fabric manager has not registered."""
+"""Check of the NVSwitch fabric: CUDA fails on a GPU that the fabric manager has not registered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if t.TYPE_CHECKING:
     from .case import Case
     from .readings import Gpu
 
-# What NVML knows beside "not supported".
+# Registration states of NVML in addition to "not supported".
 STATES = ("Not Started", "In Progress", "Completed")
 
 
@@ -26,7 +26,7 @@ def state(case: Case) -> Finding:
 
 
 def fault(one: Gpu) -> str:
-    """Return the state of registration or, once it is complete, its status; nothing for a GPU that is registered."""
+    """Return the registration state or, if complete, its failed status; return nothing for a registered GPU."""
     if one.mig:
         raise NotApplicableError("is in MIG mode")
     if not one.available("fabric.state"):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Checks of the GPUs by what nvidia-smi says."""
+"""Checks of the GPUs from the output of nvidia-smi."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if t.TYPE_CHECKING:
     from .case import Case
     from .readings import Gpu
 
-# Reasons why a GPU runs slower, by NVML's bits; those of normal work are not faults.
+# Throttle reasons by their NVML bit. Reasons of normal operation are not faults.
 THROTTLE_BITS = {
     0x1: "idle",
     0x2: "application clocks setting",
@@ -43,7 +43,7 @@ THROTTLE_BITS = {
 
 
 def count(case: Case) -> Finding:
-    """Check that every GPU of the record answers, and that none is out of order."""
+    """Check that every GPU of the record answers, and that none has a fault."""
     expected = case.number("count")
     try:
         found = case.all_gpus()
@@ -55,7 +55,7 @@ def count(case: Case) -> Finding:
 
 
 def judge_count(expected: float, found: list[Gpu], warnings: list[str]) -> Finding:
-    """Compare the number of GPUs, and pass on what the tool warns of."""
+    """Compare the number of GPUs, and report the warnings of the tool."""
     if len(found) != expected:
         return unhealthy(
             f"{expected:.10g} GPUs", f"{len(found)}: {listing([gpu.row['pci.bus_id'] for gpu in found], 8)}"
@@ -70,7 +70,7 @@ def model(case: Case) -> Finding:
 
 
 def judge_model(name: str, memory_mib: float, tolerance: float, found: list[Gpu]) -> Finding:
-    """Compare the words of the model with the name that the driver gives, and the memory with a tolerance."""
+    """Compare the model with the name from the driver word by word, and the memory with a tolerance."""
     least = memory_mib * (1 - tolerance / 100)
 
     def bad(gpu: Gpu) -> str:
@@ -84,18 +84,18 @@ def judge_model(name: str, memory_mib: float, tolerance: float, found: list[Gpu]
 
 
 def persistence(case: Case) -> Finding:
-    """Check that persistence mode is on: without it settings die with the last client."""
+    """Check that persistence mode is on: without it, settings are lost when the last client ends."""
     return each(case.gpus(), lambda gpu: "" if gpu.flag("persistence_mode") else "Disabled", "persistence mode Enabled")
 
 
 def clocks(case: Case) -> Finding:
-    """Check that the GPUs can reach, and where it can be read are set to, the clocks of the record."""
+    """Check that the maximum clocks, and the application clocks if readable, reach those of the record."""
     wanted = {"memory": case.number("memory_mhz"), "graphics": case.number("graphics_mhz")}
     return judge_clocks(wanted, bool(case.value("application")), case.gpus())
 
 
 def judge_clocks(wanted: dict[str, float], application: bool, found: list[Gpu]) -> Finding:
-    """Compare maximum clocks, and application clocks where the driver still has them."""
+    """Compare maximum clocks, and application clocks if the driver still reports them."""
 
     def bad(gpu: Gpu) -> str:
         low = []
@@ -121,7 +121,7 @@ def ecc(case: Case) -> Finding:
 
 
 def judge_ecc(limits: dict[str, float], required: bool, found: list[Gpu]) -> Finding:
-    """Compare each counter, as a number, with its limit; a divided GPU shows them for its instances only."""
+    """Compare each counter with its limit; a GPU in MIG mode shows counters only for its instances."""
     uncounted = []
 
     def bad(gpu: Gpu) -> str:
@@ -162,7 +162,7 @@ def remap(case: Case) -> Finding:
 
 
 def judge_remap(uncorrectable_max: float, retired_pages_max: float, required: bool, found: list[Gpu]) -> Finding:
-    """Read Yes and No as what they are, and compare counts as numbers."""
+    """Read Yes and No as booleans, and compare counts as numbers."""
 
     def bad(gpu: Gpu) -> str:
         if gpu.available("remapped_rows.pending"):
@@ -198,12 +198,12 @@ def _retired(gpu: Gpu, retired_pages_max: float) -> str:
 
 
 def throttle(case: Case) -> Finding:
-    """Check that no GPU is slowed down by heat or by its power supply."""
+    """Check that neither heat nor the power supply slows a GPU down."""
     return judge_throttle(int(case.number("mask")), case.gpus())
 
 
 def judge_throttle(mask: int, found: list[Gpu]) -> Finding:
-    """Name the bits of the mask that are set."""
+    """Name the active throttle reasons that are in the mask."""
 
     def bad(gpu: Gpu) -> str:
         active = gpu.bits("clocks_throttle_reasons.active") & mask
@@ -229,7 +229,7 @@ def pcie(case: Case) -> Finding:
 
 
 def judge_pcie(generation: float, width: float, found: list[Gpu]) -> Finding:
-    """Compare generation and width as numbers; the generation of a GPU that sleeps proves nothing."""
+    """Compare generation and width as numbers; ignore the generation of an idle GPU."""
     asleep = []
 
     def bad(gpu: Gpu) -> str:
@@ -245,7 +245,7 @@ def judge_pcie(generation: float, width: float, found: list[Gpu]) -> Finding:
 def each(
     found: Iterable[Gpu], bad: Callable[[Gpu], str], expected: str, partly: tuple[str, list[str]] = ("", [])
 ) -> Finding:
-    """Judge each GPU; one that cannot be judged hides no fault of another."""
+    """Judge each GPU; a GPU that cannot be judged does not hide a fault of another."""
     faults, doubts, without, number, explained = [], [], [], 0, True
     for gpu in found:
         number += 1

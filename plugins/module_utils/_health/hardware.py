@@ -30,7 +30,7 @@ def memory(case: Case) -> Finding:
 
 
 def judge_memory(expected_mib: float, tolerance: float, meminfo: str) -> Finding:
-    """Compare the total with a tolerance downwards; more memory than the record says is no fault."""
+    """Compare the total with a tolerance downwards; more memory than in the record is no fault."""
     total = re.search(r"^MemTotal:\s+(\d+) kB$", meminfo, re.MULTILINE)
     if not total:
         raise UnknownError("/proc/meminfo holds no MemTotal")
@@ -44,7 +44,7 @@ def judge_memory(expected_mib: float, tolerance: float, meminfo: str) -> Finding
 
 
 def cpus(case: Case) -> Finding:
-    """Check the number of processors that are online, and of NUMA nodes that have some; Grace's GPUs are nodes, too."""
+    """Check the number of online CPUs, and of NUMA nodes with CPUs; GPUs of Grace machines are NUMA nodes, too."""
     wanted = {"cpu": case.number("count"), "node": case.number("numa_nodes")}
     paths = {"cpu": "/sys/devices/system/cpu/online", "node": "/sys/devices/system/node/has_cpu"}
     found = {name: cpu_list(_read(case.machine, path)) for name, path in paths.items()}
@@ -52,13 +52,13 @@ def cpus(case: Case) -> Finding:
 
 
 def judge_cpus(wanted: dict[str, float], found: dict[str, int]) -> Finding:
-    """Compare the numbers."""
+    """Compare the counts."""
     words = [f"{numbers['cpu']:.10g} CPUs on {numbers['node']:.10g} NUMA nodes" for numbers in (wanted, found)]
     return healthy(words[1], found) if wanted == found else unhealthy(words[0], words[1])
 
 
 def cpu_list(text: str) -> int:
-    """Return how many numbers a list such as 0-47,96-143 names."""
+    """Return the number of CPUs in a list such as 0-47,96-143."""
     if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text.strip()):
         raise UnknownError(f"{text.strip()[:60]!r} is no list of CPUs")
     ends = [part.split("-") for part in text.strip().split(",")]
@@ -66,7 +66,7 @@ def cpu_list(text: str) -> int:
 
 
 def nvme(case: Case) -> Finding:
-    """Check the number of local NVMe drives that are alive."""
+    """Check the number of local NVMe drives that are live."""
     ignored = [str(model).lower() for model in case.items("ignored_models")]
     states = {}
     for name in case.machine.names(_NVME):
@@ -85,7 +85,7 @@ def judge_nvme(count: int, states: dict[str, str]) -> Finding:
 
 
 def raid(case: Case) -> Finding:
-    """Check the software arrays: none degraded, and the members of those that are named."""
+    """Check that no software array is degraded, and that the named arrays have the expected members."""
     return judge_raid(
         {str(name): int(count) for name, count in dict(case.value("members")).items()}, _mdstat(case.machine)
     )
@@ -107,7 +107,7 @@ def judge_raid(members: dict[str, int], mdstat: str) -> Finding:
 
 
 def parse_mdstat(text: str) -> dict[str, tuple[int, str]]:
-    """Return for each array its members and what is wrong with it."""
+    """Return the number of members and the fault of each array."""
     arrays: dict[str, tuple[int, str]] = {}
     name = ""
     for line in text.splitlines():

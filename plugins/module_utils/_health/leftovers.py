@@ -4,11 +4,12 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Processes that outlived their job, by what the kernel and the step daemons say.
+Find processes that outlived their job, from the kernel and the step daemons.
 
-Nothing that a user can set decides: neither the environment nor the title of a process, nor a control group below
-user.slice. A process in a job's control group is of that job. Where jobs have none, all that slurmd started is in the
-group of slurmd.service; a process there that is older than every step daemon of the node is of a job that is over.
+Users cannot change the result: the environment and title of a process, and control groups below user.slice, are
+ignored. A process in the control group of a job belongs to that job. If jobs have no control groups, all processes that
+slurmd started are in the group of slurmd.service. A process there that is older than every step daemon of the node
+belongs to a finished job.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ if t.TYPE_CHECKING:
     from .case import Case
     from .machine import Machine
 
-# Where Slurm puts what it starts, wherever the tree of control groups begins. What is below user.slice is of users.
-# A job's group has its number, or from Slurm 26.05 on its SLUID.
+# Control groups of processes that Slurm started, below any prefix. Groups below user.slice belong to users.
+# The group of a job has its job ID, or its SLUID from Slurm 26.05 on.
 _SLURM = re.compile(
     r"^(?:/(?!user\.slice/)[^/]+)*?/(?:"
     r"(?:[^/]+_)?slurmstepd\.scope/(?P<v2>job_\d+|s[0-9A-Z]{13}|system)"  # cgroup v2
@@ -32,7 +33,7 @@ _SLURM = re.compile(
     r")(?:/|$)"
 )
 _STEP_DAEMON = "slurmstepd"
-_KEEPER = "system"  # where one daemon keeps the control groups of jobs alive
+_KEEPER = "system"  # group of the daemon that keeps the control groups of jobs alive
 _TITLE = re.compile(r"^slurmstepd: \[(\d+)[.+:]")
 
 
@@ -43,37 +44,37 @@ class Process(t.NamedTuple):
     uid: int
     name: str
     start: int  # clock ticks since boot
-    job: str  # name of the job's control group; empty where jobs have none
+    job: str  # name of the job's control group; empty if jobs have none
 
     def __str__(self) -> str:
-        """Return what a person looks for."""
+        """Return the name, PID and job for a message."""
         of = f" of job {self.job[4:]}" if self.job.startswith("job_") else f" of job {self.job}" if self.job else ""
         return f"{self.name} ({self.pid}){of}"
 
 
 class Step(t.NamedTuple):
-    """A step daemon: its job runs here."""
+    """A step daemon (slurmstepd) of a job that runs on this node."""
 
-    jobs: frozenset[str]  # the names under which the job is known
+    jobs: frozenset[str]  # names of the job's control group
     start: int
 
 
 class Here(t.NamedTuple):
-    """What of Slurm runs on this node."""
+    """Processes of Slurm on this node."""
 
     processes: list[Process]
     steps: list[Step]
-    slurmd: bool = False  # whether slurmd was found where Slurm's processes are looked for
+    slurmd: bool = False  # whether slurmd is in one of Slurm's control groups
     groups: bool = False  # whether jobs have control groups
 
 
 def check(case: Case) -> Finding:
-    """Check that no process is left of a job that is over."""
+    """Check that no process of a finished job is left."""
     return judge(look(case.machine, int(case.number("uid_min"))))
 
 
 def judge(here: Here) -> Finding:
-    """Name the processes whose job is over."""
+    """Name the processes of finished jobs."""
     left = [str(process) for process in over(here, here.steps)]
     if left:
         return unhealthy("no process of a finished job", listing(left))
@@ -83,7 +84,7 @@ def judge(here: Here) -> Finding:
 
 
 def over(here: Here, steps: list[Step]) -> list[Process]:
-    """Return the processes that are of none of the jobs of these steps."""
+    """Return the processes that belong to none of the jobs of these steps."""
     running = {job for step in steps for job in step.jobs}
     oldest = min((step.start for step in steps), default=None)
     return [
@@ -98,7 +99,7 @@ def over(here: Here, steps: list[Step]) -> list[Process]:
 
 
 def of_job(here: Here, jobs: frozenset[str], uid: str) -> list[Process]:
-    """Return what is left of a job; without control groups, what its user has left that is of no other job."""
+    """Return the leftovers of a job; without control groups, those of its user that belong to no other job."""
     others = [step for step in here.steps if not step.jobs & jobs]
     return [
         process for process in over(here, others) if (process.job in jobs if process.job else str(process.uid) == uid)
@@ -106,7 +107,7 @@ def of_job(here: Here, jobs: frozenset[str], uid: str) -> list[Process]:
 
 
 def look(machine: Machine, uid_min: int) -> Here:
-    """Return what Slurm started on this node: processes of users, and step daemons; raises UnknownError."""
+    """Return the user processes and step daemons that Slurm started on this node, or raise UnknownError."""
     here = Here([], [])
     for pid in machine.names("/proc"):
         if not pid.isdigit():
@@ -118,7 +119,7 @@ def look(machine: Machine, uid_min: int) -> Here:
         except PermissionError as exc:
             raise UnknownError(f"/proc/{pid} cannot be read: {exc.strerror}") from exc
         except OSError:
-            continue  # it ended meanwhile
+            continue  # it has ended
         if found and found.uid == 0:
             here = _daemon(here, found, title)
         elif found and found.uid >= uid_min:
@@ -127,7 +128,7 @@ def look(machine: Machine, uid_min: int) -> Here:
 
 
 def _daemon(here: Here, found: Process, title: str) -> Here:
-    """Take in a process of root."""
+    """Add a process of root."""
     if found.name == "slurmd":
         return here._replace(slurmd=True)
     if found.name == _STEP_DAEMON and found.job != _KEEPER:
@@ -138,7 +139,7 @@ def _daemon(here: Here, found: Process, title: str) -> Here:
 
 
 def _group(text: str) -> str | None:
-    """Return the job of /proc/PID/cgroup; empty for what slurmd started without one, None for what it did not start."""
+    """Return the job in /proc/PID/cgroup; empty without a job group, None if slurmd did not start the process."""
     found = None
     for line in text.splitlines():
         match = _SLURM.match(line.split(":", 2)[-1])
@@ -148,7 +149,7 @@ def _group(text: str) -> str | None:
 
 
 def _process(machine: Machine, pid: int, job: str) -> Process | None:
-    """Return a process of its real user, whoever owns its directory; None for one that is dead but not collected."""
+    """Return a process with its real UID, not the owner of its /proc directory; None for a zombie."""
     head, _bracket, rest = machine.read(f"/proc/{pid}/stat").rpartition(")")
     fields = rest.split()
     if len(fields) < 20 or fields[0] in "ZX":

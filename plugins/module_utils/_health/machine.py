@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The machine as the checks see it: files, programs, file systems and time, each in bounded time."""
+"""Access to the machine for checks: files, programs, file systems and the clock, each with a time limit."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ _MOST_BYTES = 4 << 20
 
 
 class Space(t.NamedTuple):
-    """How full a file system is."""
+    """Used space and inodes of a file system."""
 
     blocks_percent: float
     inodes_percent: float
 
 
 class Machine:
-    """The real machine; tests put another one in its place."""
+    """The real machine; tests replace it."""
 
     def __init__(self, deadline: float = 60.0, root: str = "") -> None:
-        """Take the seconds that everything together may last, and the directory that stands for the root."""
+        """Store the time limit in seconds for the whole run, and the directory to use as root."""
         self._end = time.monotonic() + deadline
         self._root = root
-        self.stuck: dict[str, int] = {}  # path of a hung file system: the child that waits for it
+        self.stuck: dict[str, int] = {}  # path of a hung file system: PID of the child that waits for it
 
     def now(self) -> float:
-        """Return seconds since boot: setting the clock does not move it."""
+        """Return seconds since boot; setting the clock does not change them."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def left(self, wanted: float) -> float:
-        """Return the seconds that one step may last."""
+        """Return the seconds that one step may take."""
         return min(wanted, self._end - time.monotonic())
 
     def read(self, path: str) -> str:
-        """Return the text of a file; raises OSError."""
+        """Return the content of a file, or raise OSError."""
         descriptor = os.open(self._root + path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             chunks = []
@@ -64,21 +64,21 @@ class Machine:
         return b"".join(chunks).decode("utf-8", "replace")
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; none where it is missing."""
+        """Return the names in a directory, sorted; none if it is missing."""
         try:
             return sorted(os.listdir(self._root + path))  # noqa: PTH208 (a Path costs start time)
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def target(self, path: str) -> str:
-        """Return where a symbolic link leads, or an empty text."""
+        """Return the target of a symbolic link, or an empty string."""
         try:
             return os.readlink(self._root + path)  # noqa: PTH115
         except OSError:
             return ""
 
     def kernel_log(self, path: str) -> list[str]:
-        """Return the records of the kernel log; raises OSError when it cannot be read."""
+        """Return the records of the kernel log, or raise OSError if it cannot be read."""
         if not path.startswith("/dev/"):
             return self.read(path).splitlines()
         descriptor = os.open(self._root + path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -90,24 +90,24 @@ class Machine:
     def run(
         self, argv: t.Sequence[str], timeout: float, stdin: str = "", env: dict[str, str] | None = None
     ) -> process.Result:
-        """Run a program, at most for this many seconds."""
+        """Run a program for at most this number of seconds."""
         return process.run(argv, self.left(timeout), stdin, env)
 
     def start(self, argv: t.Sequence[str]) -> Started:
-        """Start a program in the background; raises CommandMissing."""
+        """Start a program in the background, or raise CommandMissing."""
         return process.start(argv)
 
     def signal(self, pid: int, number: int) -> None:
-        """Send a signal to a process; one that is gone already is no error."""
+        """Send a signal to a process; ignore a process that has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait, at most to the end of the run's time limit."""
         time.sleep(max(0.0, self.left(seconds)))
 
     def spaces(self, paths: t.Sequence[str], timeout: float) -> dict[str, Space | str]:
-        """Return for each path how full its file system is, or why that is not known; a hung one costs no more time."""
+        """Return the usage of the file system of each path, or why it is unknown; a hung one takes no extra time."""
         waiting = {path: _Asked(self._root + path) for path in paths}
         end = time.monotonic() + self.left(timeout)
         answers = {path: asked.answer(end, timeout) for path, asked in waiting.items()}
@@ -116,7 +116,7 @@ class Machine:
 
 
 class _Asked:
-    """A child that asks one file system, so that only the child can hang."""
+    """A child process that queries one file system, so that only the child can hang."""
 
     def __init__(self, path: str) -> None:
         self._read, write = os.pipe()
@@ -166,7 +166,7 @@ def _records(descriptor: int) -> list[str]:
             record = os.read(descriptor, 8192)
         except BlockingIOError:
             break
-        except BrokenPipeError:  # the ring buffer went round; the next read continues with the oldest record
+        except BrokenPipeError:  # records were overwritten; the next read continues with the oldest record
             continue
         if not record:
             break

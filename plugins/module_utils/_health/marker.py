@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Mark the node in Slurm: drain it when it is sick, and bring back, when it is well, only what health drained."""
+"""Mark the node in Slurm: drain an unhealthy node; resume a healthy one only if a health check drained it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if t.TYPE_CHECKING:
     from .machine import Machine
 
 LEADER = "NHC:"
-# What slurmctld writes by itself when a prolog refuses a job, or hangs: nobody decided that, and the checks know more.
+# Reasons that slurmctld sets when a prolog fails or hangs. No person decided them, so the checks may replace them.
 _SLURMS_OWN = ("Prolog error", "Prolog/Epilog failure")
 _LONGEST = 240
-_LOOK_EVERY = 12  # a node that is well asks Slurm in one run out of this many
+_LOOK_EVERY = 12  # a healthy node queries Slurm once in this number of runs
 _STATE = re.compile(r"\bState=(\S+)")
 _REASON = re.compile(r"^\s*Reason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?\s*$", re.MULTILINE)
 _NAME = re.compile(r"[a-z0-9_]+")
-# States in which Slurm itself is about to take the node away or to bring it back.
+# States in which Slurm itself removes the node or brings it back.
 _HANDS_OFF = {
     "REBOOT_ISSUED",
     "REBOOT_REQUESTED",
@@ -39,45 +39,45 @@ _HANDS_OFF = {
 
 
 class Node(t.NamedTuple):
-    """What Slurm says about the node."""
+    """State of the node in Slurm."""
 
     flags: frozenset[str]
     reason: str
 
     @property
     def drained(self) -> bool:
-        """Tell whether the node takes no new jobs."""
+        """Return whether the node is drained, so that it accepts no new jobs."""
         return any(flag.startswith("DRAIN") for flag in self.flags)
 
     @property
     def failed(self) -> bool:
-        """Tell whether a person declared the node failed, which takes no new jobs either."""
+        """Return whether a person set the node to FAIL, so that it accepts no new jobs."""
         return any(flag.startswith("FAIL") for flag in self.flags)
 
     @property
     def ours(self) -> bool:
-        """Tell whether health drained the node; a person's drain is the person's."""
+        """Return whether a health check drained the node; the drain of a person stays unchanged."""
         return self.drained and self.reason.startswith(LEADER)
 
     @property
     def slurms(self) -> bool:
-        """Tell whether Slurm itself drained the node for its prolog; declared failed, it is a person's."""
+        """Return whether Slurm drained the node after a failed prolog; FAIL is always the decision of a person."""
         return self.drained and not self.failed and self.reason in _SLURMS_OWN
 
 
 class Action(t.NamedTuple):
-    """What to do with the node, and why."""
+    """What to do with the node, and the reason."""
 
     kind: str  # drain, resume or leave
     text: str
 
 
 class MarkError(Exception):
-    """Slurm could not be asked or told; the next run tries again."""
+    """A query or change in Slurm failed; the next run tries again."""
 
 
 def node(text: str) -> Node:
-    """Read the answer of `scontrol show node`."""
+    """Parse the output of `scontrol show node`."""
     state, reason = _STATE.search(text), _REASON.search(text)
     if not state:
         raise MarkError(f"scontrol shows no state: {tidy(text, 120)!r}")
@@ -86,21 +86,21 @@ def node(text: str) -> Node:
 
 
 def reason(verdicts: Sequence[Verdict], also: Sequence[str] = ()) -> str:
-    """Return the reason of a drain: the checks, with those not proved well since, and what they expected and found."""
+    """Return the drain reason: failed checks, earlier ones that have not passed since, expected and found values."""
     names = ", ".join([*(verdict.check for verdict in verdicts), *also])
     details = "; ".join(verdict.reason for verdict in verdicts)
     return tidy(f"{LEADER} {names}: {details}".replace('"', "'"), _LONGEST)
 
 
 def named(text: str) -> list[str]:
-    """Return the checks that a reason of ours names; of one that was cut within the names, those that are whole."""
+    """Return the checks that a reason of a health check names; ignore a name that was truncated."""
     head, colon, _details = text[len(LEADER) :].strip().partition(": ")
     names = head.split(", ") if colon else head.split(", ")[:-1] if head.endswith("...") else []
     return names if text.startswith(LEADER) and all(map(_NAME.fullmatch, names)) else []
 
 
 def decide(now: Node, verdicts: Sequence[Verdict], resume: bool) -> Action:
-    """Choose what to do; the rules of docs/health.md, in this order."""
+    """Select the action by the rules of docs/health.md, in this order."""
     sick = [verdict for verdict in verdicts if verdict.status == UNHEALTHY]
     if now.flags & _HANDS_OFF:
         return Action("leave", "Slurm is rebooting or powering the node")
@@ -120,9 +120,9 @@ def _when_sick(now: Node, sick: Sequence[Verdict], well: set[str]) -> Action:
     before = named(now.reason) if now.ours else []
     if now.ours and set(before) >= names:
         return Action("leave", "already drained for this")
-    # A check of the old reason that did not pass now keeps its place: the node comes back only when it passes too.
+    # A check of the old reason that does not pass now stays in the reason: the node resumes only when it passes too.
     text = reason(sick, [name for name in before if name not in names | well])
-    if now.drained and now.reason == text:  # so many checks that not all names fit
+    if now.drained and now.reason == text:  # the names of the checks do not all fit
         return Action("leave", "already drained for this")
     return Action("drain", text)
 
@@ -140,17 +140,17 @@ def _when_well(now: Node, verdicts: Sequence[Verdict], resume: bool) -> Action:
 
 
 class Slurm:
-    """The few calls of scontrol that marking needs."""
+    """Calls of scontrol that marking needs."""
 
     def __init__(self, machine: Machine, name: str, scontrol: str = "scontrol", timeout: float = 10.0) -> None:
-        """Take the name of the node in Slurm."""
+        """Store the name of the node in Slurm."""
         self._machine = machine
         self._name = name
         self._scontrol = scontrol
         self._timeout = timeout
 
     def show(self) -> Node:
-        """Ask for the state of the node."""
+        """Return the state of the node."""
         return node(self._call("show", "node", self._name))
 
     def apply(self, action: Action) -> None:
@@ -169,10 +169,10 @@ class Slurm:
 
 def mark(slurm: Slurm, verdicts: Sequence[Verdict], resume: bool, kept: dict[str, t.Any]) -> Action:
     """
-    Bring Slurm's view of the node in line with the verdicts.
+    Drain or resume the node in Slurm according to the verdicts.
 
-    I(kept) is remembered between runs: a node that is well and was not drained by us asks the controller
-    rarely, so that thousands of nodes do not ask it all the time.
+    I(kept) is stored between runs. A healthy node that no health check drained queries the controller rarely,
+    so that thousands of nodes do not load it.
     """
     sick = any(verdict.status == UNHEALTHY for verdict in verdicts)
     quiet = int(kept.get("quiet") or 0)

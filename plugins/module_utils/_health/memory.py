@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What the program remembers between two runs of one boot, and when a bad sample counts."""
+"""State between two runs of one boot, and the rule when a bad sample becomes a fault."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _DIRECTORY_MODE = 0o755
 
 
 class Memory:
-    """A small file below /run; a lock keeps two programs from writing at once."""
+    """A small file below /run; a lock prevents two programs from writing at the same time."""
 
     def __init__(self, directory: str, boot_id: str) -> None:
-        """Take the directory, and the boot whose memory counts: another boot's is forgotten."""
+        """Store the directory and the boot ID; the memory of another boot is ignored."""
         self._directory = directory
         self._boot_id = boot_id
         self._lock: int | None = None
@@ -33,7 +33,7 @@ class Memory:
 
     @property
     def path(self) -> str:
-        """Return where the memory is kept."""
+        """Return the path of the memory file."""
         return f"{self._directory}/state.json"
 
     @property
@@ -41,7 +41,7 @@ class Memory:
         return f"{self._directory}/missed"
 
     def load(self, wait: float = 2.0) -> None:
-        """Read what was kept; what cannot be read counts as nothing."""
+        """Load the stored state; unreadable state counts as empty."""
         try:
             os.makedirs(self._directory, _DIRECTORY_MODE, exist_ok=True)  # noqa: PTH103 (a Path costs start time)
             self._take_lock(wait)
@@ -57,7 +57,7 @@ class Memory:
             self.mark["clean"] = False
 
     def save(self) -> None:
-        """Write what is to be kept in one step, unless another program holds the lock."""
+        """Write the state atomically, unless another program holds the lock."""
         if self._lock is None:
             self._note_missed()
             return
@@ -73,16 +73,16 @@ class Memory:
 
     def _note_missed(self) -> None:
         """
-        Have the next run ask Slurm.
+        Make the next run query Slurm.
 
-        This run may have drained the node, and cannot write it down while another program holds the lock.
+        This run may have drained the node, but cannot store that while another program holds the lock.
         """
         if self.mark.get("clean") is False:
             with contextlib.suppress(OSError):
                 os.close(os.open(self._missed, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
     def close(self) -> None:
-        """Let the next program in."""
+        """Release the lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -107,10 +107,10 @@ def settle(
     finding: verdict.Finding, before: dict[str, t.Any], params: dict[str, t.Any], now: float
 ) -> tuple[str, str, dict[str, t.Any]]:
     """
-    Turn a sample into a verdict with the samples before it.
+    Return the verdict of a sample and the samples before it.
 
-    A bad sample counts when I(samples) bad ones came in a row; samples closer than I(gap_seconds) are one.
-    An unknown one turns into unhealthy after I(unknown_samples) in a row: a tool that stays silent is a fault.
+    A bad sample becomes a fault after I(samples) bad samples in a row. Samples closer than I(gap_seconds) count as one.
+    An unknown sample becomes unhealthy after I(unknown_samples) in a row: a tool that never answers is a fault.
     """
     kind = finding.status
     limit = {verdict.UNHEALTHY: params.get("samples", 1), verdict.UNKNOWN: params.get("unknown_samples", 3)}.get(kind)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Checks of InfiniBand and Ethernet by what the kernel shows below /sys."""
+"""Checks of InfiniBand and Ethernet from the files below /sys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Port(t.NamedTuple):
         return self.name.partition("/")[0]
 
     def fault(self, rate_gbps: float) -> str:
-        """Return what is wrong with the port, or nothing."""
+        """Return the fault of the port, or an empty string."""
         if self.state != "ACTIVE" or self.physical != "LinkUp":
             return f"{self.name} {self.state}/{self.physical}"
         try:
@@ -68,8 +68,8 @@ def judge_ports(adapters: list[str], rate_gbps: float, ports: list[Port]) -> Fin
     """
     Compare rates as numbers.
 
-    Adapters have other names where udev does not rename them, so when no name of the record is there, the number
-    decides. When one is there, ports of other adapters (storage) are no matter of the fabric.
+    Adapters have other names where udev does not rename them. If no name of the record exists, compare the number of
+    ports. If one exists, ignore the ports of other adapters (storage).
     """
     expected = f"{len(adapters)} InfiniBand ports ACTIVE/LinkUp at {rate_gbps:.10g} Gb/s"
     present = {port.adapter for port in ports}
@@ -93,12 +93,12 @@ def infiniband_errors(case: Case) -> Finding:
 
 
 def infiniband_flaps(case: Case) -> Finding:
-    """Check how often a link went down within the window."""
+    """Check the number of times that a link went down within the window."""
     return _flaps(case, _port_counters(case.machine, ["link_downed"]))
 
 
 def ethernet(case: Case) -> Finding:
-    """Check that every physical interface that is set up has a carrier, and that the named ones exist."""
+    """Check that every active physical interface has a carrier, and that the named ones exist."""
     machine = case.machine
     wanted = [str(name) for name in case.items("interfaces")]
     present = machine.names(_NET)
@@ -116,7 +116,7 @@ def ethernet(case: Case) -> Finding:
 
 
 def ethernet_flaps(case: Case) -> Finding:
-    """Check how often an interface lost its carrier within the window."""
+    """Check the number of times that an interface lost its carrier within the window."""
     machine = case.machine
     found = {}
     for name in machine.names(_NET):

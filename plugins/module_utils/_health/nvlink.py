@@ -50,7 +50,7 @@ def errors(case: Case) -> Finding:
 
 
 def _whole(case: Case) -> list[int] | None:
-    """Return the GPUs that are not divided, or nothing where all are whole: MIG switches NVLink off."""
+    """Return the GPUs that are not in MIG mode, which disables NVLink; None if no GPU is in MIG mode."""
     gpus = case.gpus()
     if not any(gpu.mig for gpu in gpus):
         return None

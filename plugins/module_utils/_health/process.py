@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Start the tools of a node, so that they can neither hang nor flood this program."""
+"""Start the tools of a node with limits for time and output."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if t.TYPE_CHECKING:
 DONE, MISSING, TIMEOUT, FAILED = "done", "missing", "timeout", "failed"
 
 _MOST_OUTPUT = 8 << 20
-_GRACE = 0.5  # seconds that a killed tool gets to disappear
+_GRACE = 0.5  # seconds for a killed tool to end
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin:/usr/local/cuda/bin"
-# Where images for GPU machines keep what they build; tools for measuring come with no package.
+# Build directories of images for GPU machines; benchmark tools have no package.
 _PATH += ":/opt/nccl-tests/build:/usr/local/nccl-tests/build:/opt/nvbandwidth:/usr/local/nvbandwidth:/opt/perftest/bin"
 
 
 class Result(t.NamedTuple):
-    """How a program ended and what it printed."""
+    """State, exit status and output of a program."""
 
     state: str
     rc: int = -1
@@ -39,25 +39,25 @@ class Result(t.NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return all that was printed, errors first."""
+        """Return the whole output, errors first."""
         return " ".join(filter(None, [self.err.strip(), self.out.strip()]))
 
 
 def start(argv: Sequence[str], stdin: str = "", env: Mapping[str, str] | None = None) -> Started:
-    """Start a program with the PATH of the tools; raises CommandMissing."""
+    """Start a program with the PATH of the tools, or raise CommandMissing."""
     path = ":".join(filter(None, [os.environ.get("PATH", ""), _PATH]))
     return Started(argv, stdin, {"PATH": path, **(env or {})})
 
 
 def run(argv: Sequence[str], timeout: float, stdin: str = "", env: Mapping[str, str] | None = None) -> Result:
-    """Run a program to its end, or to the end of its time."""
+    """Run a program until it ends or its time is over."""
     if timeout <= 0:
         return Result(TIMEOUT)
     try:
         program = start(argv, stdin, env)
         ended = program.wait(timeout, _MOST_OUTPUT, _GRACE)
         with contextlib.suppress(OSError):
-            program.kill_group()  # what it left in the background
+            program.kill_group()  # processes that it left in the background
         return Result(DONE, *ended)
     except CommandTimeout as exc:
         return Result(TIMEOUT, *exc.said)

@@ -4,10 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-The GPUs as the checks see them: the cells that nvidia-smi prints, and its failures as verdicts.
+GPU data for the checks: the cells of nvidia-smi, and its failures as verdicts.
 
-The collection's one reader starts the tool and reads its answers. Here nothing in a cell is trusted: what is no number
-is no number, and never 0.
+The reader of the collection starts the tool and parses its output. This module validates each cell: a cell that is not
+a number never counts as 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if t.TYPE_CHECKING:
 
     from .machine import Machine
 
-# Names that drivers from 470 on know; one that a driver does not know is not asked for again.
+# Names that drivers from 470 on know; a name that a driver does not know is not queried again.
 FIELDS = (
     "index",
     "uuid",
@@ -68,35 +68,35 @@ _MASK = re.compile(r"0x[0-9a-fA-F]{1,16}")
 
 
 class Gpu:
-    """One row of the answer, by field name."""
+    """One row of the output, by field name."""
 
     def __init__(self, row: dict[str, str]) -> None:
-        """Take the cells as they were printed."""
+        """Store the cells as printed."""
         self.row = row
 
     @property
     def name(self) -> str:
-        """Return how to call this GPU in a reason."""
+        """Return the name of this GPU for a reason."""
         return f"GPU {self.row['index']} ({self.row['pci.bus_id']})"
 
     @property
     def mig(self) -> bool:
-        """Tell whether the GPU is divided into instances."""
+        """Return whether the GPU is in MIG mode."""
         return values.flag(self.row.get("mig.mode.current", "").strip("[]")) is True
 
     @property
     def asleep(self) -> bool:
-        """Tell whether the GPU idles in a state in which the driver slows its PCIe link down."""
+        """Return whether the GPU is idle in a state in which the driver slows its PCIe link down."""
         reasons = self.row.get("clocks_throttle_reasons.active", "")
         idle = bool(_MASK.fullmatch(reasons)) and int(reasons, 16) & 1
         return bool(idle) and bool(re.fullmatch(r"P[1-9][0-9]?", self.row.get("pstate", "")))
 
     def available(self, field: str) -> bool:
-        """Tell whether the driver gives this field for this GPU."""
+        """Return whether the driver reports this field for this GPU."""
         return not values.is_absent(self.row.get(field))
 
     def number(self, field: str) -> float:
-        """Return a numeric field; raises UnknownError for anything else."""
+        """Return a numeric field, or raise UnknownError."""
         text = self.row.get(field, "")
         value = values.number(text)
         if value is None or value < 0:
@@ -105,19 +105,19 @@ class Gpu:
         return value
 
     def flag(self, field: str) -> bool:
-        """Return a Yes/No, Enabled/Disabled or counting field as a truth; raises UnknownError for anything else."""
+        """Return a Yes/No, Enabled/Disabled or counter field as a boolean, or raise UnknownError."""
         known = values.flag(self.row.get(field, "").strip("[]"))
         return self.number(field) > 0 if known is None else known
 
     def bits(self, field: str) -> int:
-        """Return a bit mask written as a hexadecimal number."""
+        """Return a hexadecimal bit mask as an integer."""
         text = self.row.get(field, "")
         if not _MASK.fullmatch(text):
             raise UnknownError(f"{self.name}: {field} is {tidy(text, 60)!r}, not a bit mask")
         return int(text, 16)
 
     def trouble(self) -> str:
-        """Return the words of the driver for a GPU that is out of order, or nothing."""
+        """Return the fault that the driver reports for the GPU, or an empty string."""
         if not values.fault("\n".join(self.row.values())):
             return ""
         field, text = next((field, text) for field, text in self.row.items() if values.fault(text))
@@ -125,17 +125,17 @@ class Gpu:
 
 
 class Answer(t.NamedTuple):
-    """All GPUs that answer, and what the tool warns of."""
+    """All GPUs that answer, and the warnings of the tool."""
 
     gpus: list[Gpu]
     warnings: list[str]
 
 
 def gpus(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> Answer:
-    """Return every GPU that answers; raises UnknownError, NotRunError or UnhealthyError."""
+    """Return every GPU that answers; raise UnknownError, NotRunError or UnhealthyError."""
     with _verdicts(tool):
         table = reader(machine, timeout, tool).query("gpu", FIELDS, _NEEDED)
-    # From driver 560 on a lost GPU has a line of its own above the rows; the number of rows tells that it is missing.
+    # From driver 560 on, a lost GPU has its own line above the rows. The number of rows then shows that it is missing.
     found = [Gpu(row) for row in table.rows]
     for field in ("uuid", "pci.bus_id"):
         seen = [gpu.row[field] for gpu in found]
@@ -145,7 +145,7 @@ def gpus(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> Answer:
 
 
 def remapped_rows(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> dict[str, dict[str, str]]:
-    """Return the row remapper's fields by the UUID of the GPU."""
+    """Return the fields of the row remapper by GPU UUID."""
     with _verdicts(tool):
         return {
             row["gpu_uuid"]: row for row in reader(machine, timeout, tool).query("remapped-rows", REMAP_FIELDS).rows
@@ -161,7 +161,7 @@ def processes(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> lis
 def links(
     machine: Machine, timeout: float, tool: str = "nvidia-smi", only: Sequence[int] | None = None
 ) -> dict[int, dict[int, str]]:
-    """Return what is said about each link of each GPU, or of some: a rate or <inactive>."""
+    """Return the state of each link of the GPUs, a rate or <inactive>."""
     with _explained(), _verdicts(tool):
         return {gpu: dict(found) for gpu, found in reader(machine, timeout, tool).nvlink("-s", only).items()}
 
@@ -192,7 +192,7 @@ def reader(machine: Machine, timeout: float, tool: str) -> NvidiaSmi:
 
 @contextlib.contextmanager
 def _verdicts(tool: str) -> Iterator[None]:
-    """Raise what is wrong with the tool as what it means for a check."""
+    """Convert failures of the tool into exceptions of checks."""
     try:
         yield
     except ParseError as exc:
@@ -206,7 +206,7 @@ def _verdicts(tool: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
-    """Leave it to the check of the number of GPUs to judge that the tool has no answer."""
+    """Let the check gpu_count report that the tool has no answer."""
     try:
         yield
     except UnhealthyError as exc:

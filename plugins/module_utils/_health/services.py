@@ -19,7 +19,7 @@ _CHRONY_FIELDS = 14
 
 
 def clock(case: Case) -> Finding:
-    """Check that the clock is synchronised, by chrony or else by systemd."""
+    """Check that chrony, or else systemd, synchronises the clock."""
     timeout = case.number("timeout_seconds")
     chrony = case.machine.run([case.tool("chronyc"), "-n", "-c", "tracking"], timeout)
     if chrony.state == DONE and chrony.rc == 0:
@@ -33,7 +33,7 @@ def clock(case: Case) -> Finding:
 
 
 def judge_chrony(offset_max: float, text: str) -> Finding:
-    """Compare the offset, as a number, with its limit."""
+    """Compare the offset with its limit."""
     fields = text.strip().split(",")
     if len(fields) != _CHRONY_FIELDS:
         raise UnknownError(f"chronyc says {tidy(text, 120)!r}")
@@ -58,7 +58,7 @@ def judge_systemd(result: Result) -> Finding:
 
 
 def munge(case: Case) -> Finding:
-    """Check that munge can make a credential and read it back."""
+    """Check that munge can create and decode a credential."""
     timeout = case.number("timeout_seconds")
     credential = case.machine.run([case.tool("munge"), "--no-input"], timeout)
     problem = _problem("munge", credential, timeout)
@@ -76,7 +76,7 @@ def munge(case: Case) -> Finding:
 
 
 def slurmd(case: Case) -> Finding:
-    """Check that the slurmd of this node answers; the controller is not asked."""
+    """Check that the slurmd of this node answers, without a query to the controller."""
     timeout = case.number("timeout_seconds")
     result = case.machine.run([case.tool("scontrol"), "show", "slurmd"], timeout)
     problem = _problem("scontrol show slurmd", result, timeout)

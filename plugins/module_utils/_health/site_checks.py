@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The site's own checks, which LBNL Node Health Check runs: it says what fails, and never marks the node."""
+"""Run the checks of the site with LBNL Node Health Check (NHC), which reports faults but never marks the node."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .verdict import Finding, NotApplicableError, NotRunError, UnknownError, hea
 if t.TYPE_CHECKING:
     from .case import Case
 
-# Set for NHC and by NHC: whoever finds it was started by the other one, and leaves the other's checks to it.
+# This program and NHC set it for each other. A program that finds it does not start the other one again.
 INSIDE = "GPUCLUSTER_NHC"
-_GRACE = 10  # seconds that NHC takes to end itself when its time is over
+_GRACE = 10  # seconds for NHC to end after its timeout
 _FAILED = re.compile(r"^ERROR:\s+\S+:\s+Health check failed:\s+(.*)", re.MULTILINE)
 
 
 def check(case: Case) -> Finding:
-    """Run NHC and take over what it says."""
+    """Run NHC and return its result as a finding."""
     program = case.text("path")
     if os.environ.get(INSIDE):
         raise NotApplicableError("NHC has started this program and runs its checks itself")

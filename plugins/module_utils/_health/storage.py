@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Checks of mounts and of how full file systems are; a hung server costs a child, never this program."""
+"""Checks of mounts and of used space; a hung server blocks a child process, never this program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NETWORK = ("nfs", "nfs4", "lustre", "beegfs", "ceph", "fuse.blobfuse2", "gpfs",
 
 
 class Mount(t.NamedTuple):
-    """One line of the kernel's table of mounts."""
+    """One line of the kernel's mount table."""
 
     path: str
     fstype: str
@@ -28,7 +28,7 @@ class Mount(t.NamedTuple):
 
 
 def mounts(case: Case) -> Finding:
-    """Check that every expected mount is there and that it and every network mount answers."""
+    """Check that every expected mount exists, and that it and every network mount answers."""
     table = parse_mounts(_table(case.machine))
     wanted = [entry if isinstance(entry, dict) else {"path": str(entry)} for entry in case.items("mounts")]
     faults = [fault for fault in (_fault(entry, table) for entry in wanted) if fault]
@@ -64,7 +64,7 @@ def _fault(entry: dict[str, t.Any], table: dict[str, Mount]) -> str:
 
 
 def _still_stuck(case: Case) -> dict[str, int]:
-    """Return the mounts whose last child still hangs: no second one is sent after it."""
+    """Return the mounts whose last child process still hangs: they get no second child."""
     stuck = case.kept().get("stuck")
     found = {}
     for path, pid in stuck.items() if isinstance(stuck, dict) else ():
@@ -78,7 +78,7 @@ def _still_stuck(case: Case) -> dict[str, int]:
 
 
 def filesystems(case: Case) -> Finding:
-    """Check how full file systems are, in space and in inodes."""
+    """Check the used space and inodes of file systems."""
     paths = [str(path) for path in case.items("paths")]
     answers = case.machine.spaces(paths, case.number("timeout_seconds"))
     return judge_space(case.number("blocks_max_percent"), case.number("inodes_max_percent"), answers)
@@ -103,7 +103,7 @@ def judge_space(blocks_max: float, inodes_max: float, answers: dict[str, Space |
 
 
 def parse_mounts(text: str) -> dict[str, Mount]:
-    """Return the mounts by path; the last one on a path is the one that is seen."""
+    """Return the mounts by path; the last mount on a path hides the others."""
     table = {}
     for line in text.splitlines():
         fields = line.split(" ")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Run the checks in a child, so that even a check that hangs in the kernel leaves the program able to answer."""
+"""Run the checks in a child process, so that the program answers even if a check hangs in the kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 
     from .machine import Machine
 
-_GRACE = 1.5  # seconds that the child has to notice by itself that the time is over
+_GRACE = 1.5  # seconds for the child to end after its time limit
 
 
 def run(
@@ -33,7 +33,7 @@ def run(
     remembered: dict[str, dict[str, t.Any]],
     deadline: float,
 ) -> list[Verdict]:
-    """Return a verdict for every name, in order, and put what is to be remembered into the mapping."""
+    """Return a verdict for every name, in order, and update the mapping with the state to store."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -87,7 +87,7 @@ def _lines(reader: int, end: float) -> t.Iterator[bytes]:
 
 
 def _end(child: int) -> None:
-    """End the child; one that hangs in the kernel is left behind."""
+    """End the child; do not wait for a child that hangs in the kernel."""
     for number in (0, signal.SIGKILL):
         for _attempt in range(50):
             if os.waitpid(child, os.WNOHANG)[0]:

@@ -4,7 +4,7 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-All checks: the function of each, and its parameters with their defaults.
+All checks, each with its function and its default parameters.
 
 docs/health.md explains every parameter and names the source of each number.
 """
@@ -20,7 +20,7 @@ class Check(t.NamedTuple):
     module: str
     function: str
     params: dict[str, t.Any]
-    # It asks nvidia-smi, so it applies to machines with GPUs only.
+    # Whether it calls nvidia-smi, so that it applies only to machines with GPUs.
     nvidia_smi: bool = False
 
 

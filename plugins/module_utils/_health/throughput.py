@@ -37,12 +37,12 @@ _WRONG_RESULTS = 7  # nccl-tests: bad numbers, or a bandwidth below its own limi
 
 
 def host_to_device(case: Case) -> Finding:
-    """Measure copies from the host to each GPU."""
+    """Measure the bandwidth of copies from the host to each GPU."""
     return _copies(case, "host_to_device")
 
 
 def device_to_host(case: Case) -> Finding:
-    """Measure copies from each GPU to the host."""
+    """Measure the bandwidth of copies from each GPU to the host."""
     return _copies(case, "device_to_host")
 
 
@@ -55,7 +55,7 @@ def _copies(case: Case, direction: str) -> Finding:
 
 
 def copies(text: str, test: str) -> list[float]:
-    """Return the GB/s of each GPU from the JSON of nvbandwidth."""
+    """Return the GB/s of each GPU from the JSON output of nvbandwidth."""
     try:
         report = json.loads(text[text.index("{") :])["nvbandwidth"]
         if "error" in report:
@@ -70,7 +70,7 @@ def copies(text: str, test: str) -> list[float]:
 
 
 def judge_copies(least: float, found: list[float]) -> Finding:
-    """Compare the slowest GPU, as a number: a sum or a mean hides it."""
+    """Compare the slowest GPU, which a sum or a mean would hide."""
     if not found:
         raise UnknownError("nvbandwidth measured no GPU")
     slow = [f"GPU {index} {value:.10g}" for index, value in enumerate(found) if not value >= least]
@@ -83,7 +83,7 @@ def judge_copies(least: float, found: list[float]) -> Finding:
 
 
 def allreduce(case: Case) -> Finding:
-    """Measure the NCCL all-reduce of all GPUs of the node, without a topology file: on a single node it does harm."""
+    """Measure the NCCL all-reduce of all GPUs of the node without a topology file, which can break jobs on one node."""
     least, size = case.number("gbps_min"), int(case.number("message_gib"))
     gpus = int(case.number("gpus"))
     _alone(case, whole=True)
@@ -98,7 +98,7 @@ def busbw(text: str, size: float = 0) -> float:
     """
     Return the bus bandwidth at the largest size, out of place or in place, whichever is higher.
 
-    A smaller size is slower by nature, so a table that ends below I(size) bytes (for want of memory) proves nothing.
+    A smaller size is always slower, so a table that ends below I(size) bytes (not enough memory) proves nothing.
     """
     verdict = _BOUNDS.search(text)
     rows = [row for row in map(_row, text.splitlines()) if row]
@@ -116,20 +116,20 @@ def _row(line: str) -> tuple[float, float] | None:
     cells = line.split()
     if len(cells) < _COLUMNS or not cells[0].isdigit():
         return None
-    try:  # from the right: columns on the left differ by version
+    try:  # indexes count from the right, because the left columns differ between versions
         return float(cells[0]), max(float(cells[-6]), float(cells[-2]))
     except ValueError:
         return None
 
 
 def judge_allreduce(least: float, found: float) -> Finding:
-    """Compare the bandwidth as a number."""
+    """Compare the bandwidth with its limit."""
     words = f"a bus bandwidth of at least {least:.10g} GB/s"
     return healthy(f"{found:.10g} GB/s", found) if found >= least else unhealthy(words, f"{found:.10g} GB/s")
 
 
 def infiniband(case: Case) -> Finding:
-    """Measure each adapter against itself."""
+    """Measure the bandwidth of each adapter in loopback."""
     least = case.number("gbitps_min")
     _alone(case)
     adapters = sorted({port.name.partition("/")[0] for port in network.infiniband_ports(case.machine)})
@@ -139,7 +139,7 @@ def infiniband(case: Case) -> Finding:
 
 
 def judge_adapters(least: float, found: dict[str, float]) -> Finding:
-    """Compare each adapter as a number."""
+    """Compare the bandwidth of each adapter with the limit."""
     slow = [f"{name} {value:.10g}" for name, value in found.items() if not value >= least]
     words = f"at least {least:.10g} Gb/s per adapter"
     return (
@@ -180,7 +180,7 @@ def average(text: str) -> float:
 
 
 def dcgm(case: Case) -> Finding:
-    """Run DCGM's own diagnosis at the level that is set."""
+    """Run the diagnostics of DCGM at the configured level."""
     level = int(case.number("level"))
     _alone(case)
     return judge_dcgm(
@@ -189,7 +189,7 @@ def dcgm(case: Case) -> Finding:
 
 
 def judge_dcgm(level: int, text: str) -> Finding:
-    """Look for a test that failed, anywhere in the report, and for one that passed."""
+    """Find failed tests anywhere in the report; at least one test must have passed."""
     try:
         report = json.loads(text[text.index("{") :])
     except ValueError as exc:
@@ -214,7 +214,7 @@ def _results(node: t.Any, name: str) -> t.Iterator[tuple[str, str]]:
 
 
 def _alone(case: Case, whole: bool = False) -> None:
-    """Refuse to measure, or to disturb, a node on which somebody computes; and divided GPUs where whole ones count."""
+    """Refuse a node whose GPUs are in use and, if I(whole), GPUs in MIG mode."""
     try:
         busy = readings.processes(case.machine, 10, case.tool("nvidia-smi"))
         divided = [gpu.name for gpu in case.gpus() if gpu.mig] if whole else []

@@ -4,9 +4,9 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-The topology file that NCCL reads: there, in a form that NCCL uses, and of this kind of machine.
+Check the NCCL topology file: it exists, NCCL can use it, and it describes this kind of machine.
 
-The judge is the one of the module nccl_topology. The role installs its files beside this program, under the same names.
+The module nccl_topology uses the same judge. The role installs its files next to this program under the same names.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check(case: Case) -> Finding:
 
 
 def judge(path: str, text: str, devices: dict[str, int], cpus: dict[int, list[int]]) -> Finding:
-    """Judge the text of the file as NCCL does, then compare it with the devices and CPUs of each NUMA node."""
+    """Judge the content of the file as NCCL does, then compare it with the devices and CPUs of each NUMA node."""
     verdict = nccl_judge.judge(text)
     wrong = verdict.of(nccl_judge.FATAL, nccl_judge.IGNORED, nccl_judge.FAULT)
     if wrong or verdict.system is None:

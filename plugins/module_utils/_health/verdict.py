@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What a check can say, and how it is said."""
+"""Results of checks: statuses, exceptions, findings and verdicts."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import wo
 
 HEALTHY = "healthy"
 UNHEALTHY = "unhealthy"
-SUSPECT = "suspect"  # a bad sample that proves nothing yet
-UNKNOWN = "unknown"  # the check could not find out
+SUSPECT = "suspect"  # a bad sample, not yet confirmed by others
+UNKNOWN = "unknown"  # the check could not determine the state
 NOT_RUN = "not run"  # expected here, but the tool is missing or the node is busy
-NOT_APPLICABLE = "not applicable"  # nothing is expected here, or the check is switched off
+NOT_APPLICABLE = "not applicable"  # nothing is expected here, or the check is disabled
 
-# The worst one decides the exit status of the program; where nothing applied, nothing was proved.
+# The worst status decides the exit status of the program. A run in which no check applies is not a success.
 EXIT_STATUS = {NOT_APPLICABLE: 4, HEALTHY: 0, NOT_RUN: 4, SUSPECT: 3, UNKNOWN: 3, UNHEALTHY: 1}
 _SEVERITY = [NOT_APPLICABLE, HEALTHY, NOT_RUN, SUSPECT, UNKNOWN, UNHEALTHY]
 _LONGEST = 300
 
 
 class UnknownError(Exception):
-    """The check could not find out; the text says why."""
+    """The check could not determine the state; the message states the reason."""
 
 
 class ExplainedError(UnknownError):
-    """The check could not find out, for a reason that another check judges; it never turns into a fault of its own."""
+    """The check could not determine the state for a reason that another check reports; it never becomes a fault."""
 
 
 class NotRunError(Exception):
-    """The check is called for but cannot run: a tool is missing, or somebody computes."""
+    """The check applies but cannot run: a tool is missing, or the GPUs are in use."""
 
 
 class NotApplicableError(Exception):
-    """Nothing is expected here; the text says why."""
+    """Nothing is expected here; the message states the reason."""
 
 
 class UnhealthyError(Exception):
-    """A reader already saw that the node is sick; the text names expected and found."""
+    """A reader found the node unhealthy; the message names expected and found values."""
 
 
 class Finding(t.NamedTuple):
-    """What one sample of one check says."""
+    """Result of one sample of one check."""
 
     status: str
     reason: str
     expected: t.Any = None
     found: t.Any = None
-    keep: t.Any = None  # what the check wants to know at its next run
-    explained: bool = False  # unknown for a reason that another check judges
+    keep: t.Any = None  # state for the next run of the check
+    explained: bool = False  # unknown for a reason that another check reports
 
 
 class Verdict(t.NamedTuple):
-    """What the program says about one check, samples before this one included."""
+    """Result of one check, with its earlier samples taken into account."""
 
     check: str
     status: str
@@ -66,7 +66,7 @@ class Verdict(t.NamedTuple):
     seconds: float = 0.0
 
     def line(self) -> str:
-        """Return the verdict for people."""
+        """Return the verdict as one readable line."""
         return f"{self.check}: {self.status}: {self.reason}"
 
 
@@ -76,17 +76,17 @@ def healthy(reason: str, found: t.Any = None, keep: t.Any = None) -> Finding:
 
 
 def unhealthy(expected: t.Any, found: t.Any, keep: t.Any = None) -> Finding:
-    """Return a bad sample; its reason names expected and found."""
+    """Return a bad sample; its reason names expected and found values."""
     return Finding(UNHEALTHY, tidy(f"expected {expected}, found {found}"), expected, found, keep)
 
 
 def unknown(reason: str, keep: t.Any = None) -> Finding:
-    """Return a sample that says nothing."""
+    """Return an unknown sample."""
     return Finding(UNKNOWN, tidy(reason), keep=keep)
 
 
 def worst(statuses: t.Iterable[str]) -> str:
-    """Return the status that decides."""
+    """Return the most severe status."""
     return max(statuses, key=_SEVERITY.index, default=HEALTHY)
 
 
@@ -99,5 +99,5 @@ def tidy(text: str, longest: int = _LONGEST) -> str:
 
 
 def listing(items: t.Sequence[str], most: int = 4) -> str:
-    """Return the first few items and how many more there are."""
+    """Return the first items and the number of the others."""
     return words.listed(items, most)

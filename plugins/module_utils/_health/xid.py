@@ -15,7 +15,7 @@ from .verdict import Finding, UnknownError, healthy, listing, unhealthy
 if t.TYPE_CHECKING:
     from .case import Case
 
-# With MIG the instance stands behind the address: Xid (PCI:0000:01:00 GPU-I:05 GPU-CI:00): 95.
+# With MIG, the instance follows the address: Xid (PCI:0000:01:00 GPU-I:05 GPU-CI:00): 95.
 _XID = re.compile(r"NVRM: (?:GPU at PCI:\S+: )?Xid \((?:PCI:)?([0-9a-fA-F:.]+(?: GPU-C?I:[0-9a-fA-F]+)*)\): (\d+)")
 _SXID = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d+), (Fatal|Non-fatal)", re.IGNORECASE)
 _KMSG_TIME = re.compile(r"^\d+,\d+,(\d+),[^;]*;")
@@ -31,12 +31,12 @@ class Event(t.NamedTuple):
     kind: str  # Xid, SXid or SXid-non-fatal
 
     def key(self) -> str:
-        """Return the event as the memory keeps it."""
+        """Return the event as stored in the memory."""
         return f"{self.kind} {self.number} on {self.device}"
 
 
 def events(lines: t.Iterable[str], since: float = 0.0) -> list[Event]:
-    """Return the events of a kernel log that are not older than a time in seconds since boot."""
+    """Return the events of a kernel log since a time in seconds since boot."""
     found = []
     for line in lines:
         event = _event(line)
@@ -46,7 +46,7 @@ def events(lines: t.Iterable[str], since: float = 0.0) -> list[Event]:
 
 
 def check(case: Case) -> Finding:
-    """Check the kernel log; what was seen once counts until the next boot, also when the log has forgotten it."""
+    """Check the kernel log; an event counts until the next boot, even if the log no longer contains it."""
     path = case.text("kernel_log")
     try:
         lines = case.machine.kernel_log(path)
@@ -64,9 +64,9 @@ def check(case: Case) -> Finding:
 
 def judge(seen: list[str], classes: dict[str, set[int]], keep: t.Any = None) -> Finding:
     """
-    Tell faults of the hardware or the driver from faults of an application.
+    Separate faults of the hardware or the driver from faults of an application.
 
-    A number in no class is a fault: a new driver's new event must not pass unseen.
+    A number in no class is a fault, so that no event of a newer driver is missed.
     """
     harmless = classes["application"] | classes["warn"]
     faults = [key for key in seen if _is_fault(key, harmless)]

@@ -4,10 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Plain mappings and lists from what Ansible's templating hands to a filter.
+Convert the containers that Ansible's templating passes to a filter into plain mappings and lists.
 
-Those containers are lazy and hold on to every variable of the play. C(copy.deepcopy), which Ansible's own
-ArgumentSpecValidator calls as well, copies all of that: half a second for each call in a cluster of 10,000 hosts.
+Those containers are lazy and refer to every variable of the play. C(copy.deepcopy), which Ansible's
+ArgumentSpecValidator also calls, copies all of them: half a second for each call in a cluster of 10,000 hosts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 
 def plain(value: t.Any) -> t.Any:
-    """Return a value with every mapping and list in it as a dict and a list of its own."""
+    """Return a copy of a value in which every mapping is a dict and every list a list."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

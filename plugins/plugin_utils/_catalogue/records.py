@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The hardware catalogue: one YAML file per VM size in C(vm_sizes), or a record of the site's own."""
+"""The hardware catalogue: one YAML file per VM size in C(vm_sizes), or a record of the site."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ DIRECTORY = Path(__file__).with_name("vm_sizes")
 
 
 class CatalogueError(ValueError):
-    """A record is missing or not of the right form; the text says what to change."""
+    """A record is missing or invalid; the message states what to change."""
 
 
 def names() -> list[str]:
-    """Return the names of all VM sizes that the collection knows."""
+    """Return the names of all VM sizes in the catalogue."""
     return sorted((record["name"] for record in load().values()), key=str.lower)
 
 
@@ -50,9 +50,9 @@ def load(directory: Path = DIRECTORY) -> dict[str, Record]:
 
 def find(name: str, record: Mapping[str, t.Any] | None = None) -> Record:
     """
-    Return the record of a VM size, or the site's own record, checked, where there is one.
+    Return the record of the site, validated, or else the record of a VM size.
 
-    Azure compares names of sizes without case, and so does this.
+    Names of sizes are not case-sensitive, as in Azure.
     """
     if record:
         return checked(record, "gpucluster_vm_size_record")
@@ -66,7 +66,7 @@ def find(name: str, record: Mapping[str, t.Any] | None = None) -> Record:
 
 
 def needed(record: t.Any, variable: str) -> Record:
-    """Return the record that a role needs as one of its inputs, or say how to set that input."""
+    """Return the record from an input of a role, or raise an error that states how to set that input."""
     if record in (None, "") or record == {}:
         raise CatalogueError(
             f"{variable}: found nothing; allowed: a hardware record. The playbooks of the collection make it from "
@@ -77,7 +77,7 @@ def needed(record: t.Any, variable: str) -> Record:
 
 
 def checked(record: t.Any, source: str) -> Record:
-    """Return a record with its defaults filled in; O(source) names it in the error."""
+    """Return a valid record with its defaults; I(source) is its name in the error."""
     given = plain(record)
     try:
         key = json.dumps(given)
@@ -95,7 +95,7 @@ def _judged(text: str) -> tuple[list[str], Record | None]:
     """
     Return the faults of a record, or the record with its defaults.
 
-    Templates ask for the same record once per variable, task and host: each distinct one is judged once per process.
+    Templates request the same record once per variable, task and host. Each distinct record is judged once per process.
     """
     record = json.loads(text)
     faults = problems(record)
@@ -103,7 +103,7 @@ def _judged(text: str) -> tuple[list[str], Record | None]:
 
 
 def problems(record: t.Any) -> list[str]:
-    """Return everything that is wrong in a record, without touching anything; empty is right."""
+    """Return the faults of a record, which stays unchanged; an empty list means that it is valid."""
     if not isinstance(record, Mapping):
         return [f"a hardware record must be a mapping, not {type(record).__name__}"]
     misshapen = list(_misshapen(record, RECORD, ""))
@@ -116,7 +116,7 @@ def problems(record: t.Any) -> list[str]:
 
 
 def problems_of_groups(value: t.Any) -> list[str]:
-    """Return what is wrong in a record, or in nodes in groups of equals, each with its record."""
+    """Return the faults of a record, or of the records of node groups."""
     if not isinstance(value, list):
         return problems(value)
     return [
@@ -140,7 +140,7 @@ def _hint(name: t.Any) -> str:
 
 
 def _misshapen(record: Mapping[str, t.Any], spec: Spec, prefix: str) -> Iterator[str]:
-    """Yield what is no mapping, list or single value where it must be one; the validator of Ansible dies on some."""
+    """Yield values with the wrong structure, because Ansible's validator crashes on some of them."""
     for name, option in spec.items():
         value = record.get(name)
         if value is None:
@@ -169,7 +169,7 @@ def _misshapen_mapping(value: t.Any, option: dict[str, t.Any], path: str) -> Ite
 
 
 def _pruned(value: t.Any) -> t.Any:
-    """Omit what is not given: Ansible fills in null, which templates would print."""
+    """Omit keys without a value: Ansible sets them to null, which templates would print."""
     if isinstance(value, Mapping):
         return {key: _pruned(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What must hold between the keys of a hardware record, beyond the type of each."""
+"""Rules between the keys of a hardware record, in addition to the type of each key."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if t.TYPE_CHECKING:
     Record = dict[str, t.Any]
 
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-# 10**9 bytes per second of one lane, by generation.
+# Bandwidth of one lane in 10**9 bytes per second, by generation.
 _PCIE_GBPS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.97, 5: 3.94, 6: 7.88}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def problems(record: Record) -> list[str]:
-    """Return what is wrong in a record that has already passed its argument spec; empty is right."""
+    """Return the faults of a record that matches its argument spec; an empty list means that it is valid."""
     return [text for rule in _RULES for text in rule(record)]
 
 
@@ -91,7 +91,7 @@ def _infiniband(record: Record) -> Iterator[str]:
 
 
 def _shared_adapters(topology: list[Record]) -> Iterator[str]:
-    """With an adapter for each GPU, two GPUs on one are a slip: half of the fabric would lie idle."""
+    """Refuse two GPUs on one adapter if each GPU has an adapter: half of the fabric would be idle."""
     seen: dict[str, int] = {}
     for gpu in topology:
         if gpu.get("hca") in seen:
@@ -116,7 +116,7 @@ def _nccl(record: Record) -> Iterator[str]:
 
 
 def _links(record: Record) -> Iterator[str]:
-    """Refuse a threshold that no machine can reach: it would fail all of them."""
+    """Refuse a threshold that no machine can reach: every machine would fail."""
     gpus, rate = record["gpus"], record["infiniband"]["rate_gbps"]
     lane = _PCIE_GBPS.get(gpus.get("pcie_generation", 0))
     most = {"ib_write_bw_gbitps": rate or None}

@@ -4,9 +4,9 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-The form of a hardware record, as an Ansible argument spec.
+The format of a hardware record, as an Ansible argument spec.
 
-docs/hardware.md explains every key. The unit of a number stands in its key: C(_mib) is 2**20 bytes, a clock is MHz,
+docs/hardware.md explains every key. The key names the unit of a number: C(_mib) is 2**20 bytes, a clock is MHz,
 C(_gbps) of a threshold is 10**9 bytes per second, C(_gbitps) and C(rate_gbps) are 10**9 bits per second.
 """
 
@@ -16,7 +16,7 @@ import typing as t
 
 Spec = dict[str, dict[str, t.Any]]
 
-# Each is judged, by a health check or by validate.yml; none must be lower than the value.
+# Lower limits of measured values. A health check or validate.yml judges each.
 THRESHOLDS = (
     "host_to_device_gbps",
     "device_to_host_gbps",

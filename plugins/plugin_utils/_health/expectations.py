@@ -4,9 +4,9 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-What the health program expects of a machine.
+Expectations of the health program for a machine.
 
-These are its hardware record, the inputs of the roles that set it up, and the defaults of the table of checks.
+They come from its hardware record, the inputs of the roles that configure it, and the defaults in the check table.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ Params = dict[str, t.Any]
 
 FORMAT = 1
 
-# Every check has these as well.
+# Parameters of every check.
 COMMON: Params = {"enabled": True, "samples": 1, "unknown_samples": 3, "gap_seconds": 5}
 
 THRESHOLDS: dict[str, Params] = {name: check.params for name, check in table.CHECKS.items()}
 
 THROUGHPUT = ("host_to_device", "device_to_host", "nvlink_allreduce", "infiniband_bandwidth", "dcgm")
-# One start of nvidia-smi and files below /sys and /proc: within a second on eight GPUs.
+# They start nvidia-smi once and read files below /sys and /proc: within a second on eight GPUs.
 PROLOG = ("gpu_count", "gpu_ecc", "gpu_remap", "gpu_xid", "infiniband", "mounts")
-# Seconds for a whole set; Slurm ends a health check after 60.
+# Seconds for a whole set. Slurm ends a health check after 60.
 DEADLINES = {"fast": 30, "prolog": 10, "throughput": 5400, "all": 5400}
 
 _NVIDIA_SMI = tuple(name for name, check in table.CHECKS.items() if check.nvidia_smi)
 
 
-# Inputs of the roles gpu and nccl that change what a healthy node looks like; one without a value is left to the role.
+# Inputs of the roles gpu and nccl that change the state of a healthy node. The role decides an input without a value.
 INPUTS: dict[str, dict[str, t.Any]] = {
     "gpu_count": {"type": "int"},
     "gpu_persistence": {"type": "bool", "default": True},
@@ -55,12 +55,12 @@ INPUTS: dict[str, dict[str, t.Any]] = {
     "nccl_topology": {"type": "str", "choices": ["record", "machine", "none"]},
     "nccl_topology_path": {"type": "str"},
 }
-# Their drivers have no ECC, or leave it off by default.
+# GPUs without ECC, or with ECC off by default.
 _WORKSTATION = re.compile(r"\b(geforce|gtx|rtx|titan|quadro)\b", re.IGNORECASE)
 
 
 class HealthError(ValueError):
-    """An override or an input cannot be taken; the text says what to change."""
+    """An override or an input is invalid; the message states what to change."""
 
 
 def expectations(
@@ -69,7 +69,7 @@ def expectations(
     prolog: t.Sequence[str] | None = None,
     inputs: Mapping[str, t.Any] | None = None,
 ) -> dict[str, t.Any]:
-    """Return the configuration of the health program for a machine of this kind that was set up with these inputs."""
+    """Return the configuration of the health program for a machine with this record and these inputs."""
     told = _told(inputs)
     if told["gpu_count"] is not None:
         record = {**record, "gpus": {**record["gpus"], "count": told["gpu_count"]}}
@@ -105,7 +105,7 @@ def _defaults() -> dict[str, Params]:
 
 
 def _hardware(name: str, record: Mapping[str, t.Any]) -> Params:
-    """Return what the record says for one check; None means that nothing is expected, so nothing is judged."""
+    """Return the parameters of one check from the record; None means that nothing is expected or judged."""
     gpus, fabric, cpus = record["gpus"], record.get("infiniband") or {}, record["cpus"]
     adapters = list(fabric.get("hcas") or [])
     clocks = gpus.get("clocks") or {}
@@ -147,7 +147,7 @@ def _hardware(name: str, record: Mapping[str, t.Any]) -> Params:
 
 
 def _told(inputs: Mapping[str, t.Any] | None) -> Params:
-    """Return every input with its value, converted as the role itself converts it."""
+    """Return every input with its value, converted as in the role."""
     if inputs is not None and not isinstance(inputs, Mapping):
         raise HealthError(f"the inputs must be a mapping, not {type(inputs).__name__}")
     given = {name: value for name, value in plain(inputs or {}).items() if value not in (None, "")}
@@ -158,11 +158,11 @@ def _told(inputs: Mapping[str, t.Any] | None) -> Params:
 
 
 def _set_up(name: str, record: Mapping[str, t.Any], told: Params) -> Params:
-    """Return what the inputs of the roles that set the machine up say for one check, which wins over the record."""
+    """Return the parameters of one check from the inputs of roles; they override the record."""
     if name == "gpu_persistence" and not told["gpu_persistence"]:
         return {"enabled": False}
     if name == "gpu_clocks":
-        # Only these leave the application clocks of an idle node at their highest.
+        # Only these settings keep the application clocks of an idle node at the maximum.
         capped = told["gpu_memory_clock"] or told["gpu_graphics_clock"]
         return {"application": told["gpu_clocks"] == "max" and told["gpu_clock_method"] != "locked" and not capped}
     return _topology(told["nccl_hardware"] or record, told) if name == "nccl_topology" else {}
@@ -174,7 +174,7 @@ def _topology(record: Mapping[str, t.Any], told: Params) -> Params:
     family = nccl.get("family")
     path = f"/opt/microsoft/{family}-topo.xml" if family else "/opt/gpucluster/nccl/topo.xml"
     devices = {}
-    # A file made from the machine's own PCI tree has that tree's devices and CPUs, which no record knows.
+    # A file made from the PCI tree of the machine has the devices and CPUs of that tree, which are in no record.
     for gpu in (record.get("topology") or []) if source != "machine" else []:
         for key in ("pci", "hca_pci"):
             if gpu.get(key):
@@ -194,7 +194,7 @@ def _fail(record: Mapping[str, t.Any], name: str) -> t.Any:
 
 
 def _problems(checks: Mapping[str, Params], overrides: t.Any) -> Iterator[str]:
-    """Yield what is wrong with the overrides."""
+    """Yield the faults of the overrides."""
     if overrides is not None and not isinstance(overrides, Mapping):
         yield f"the overrides must be a mapping of checks, not {type(overrides).__name__}"
         return

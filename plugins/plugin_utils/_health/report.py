@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Turn what the health program printed on many nodes into one table and one verdict."""
+"""Combine the output of the health program on many nodes into one table and one verdict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typing as t
 if t.TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# As short as a table of hundreds of nodes needs, and none looks like another.
+# Short, for a table of hundreds of nodes, and easy to tell apart.
 MARKS = {
     "healthy": "ok",
     "unhealthy": "SICK",
@@ -26,7 +26,7 @@ _PASSED, _NOT_RUN, _NOTHING = "healthy", "not run", "not applicable"
 
 
 def report(outputs: Iterable[str], expected: Sequence[str] = ()) -> dict[str, t.Any]:
-    """Return status, nodes, faults, what did not run, missing nodes and a table; other lines are passed over."""
+    """Return status, nodes, faults, checks that did not run, missing nodes and a table; ignore other lines."""
     nodes = dict(sorted(_reports(outputs)))
     said = [
         {"node": node, "check": check["check"], "status": check["status"], "reason": check["reason"]}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What is wrong with the cluster as a whole: groups, names of machines, who does what. Pure: data in, sentences out."""
+"""Find faults of the whole cluster: groups, names of machines, tasks. Pure: data in, sentences out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 
     Groups = Mapping[str, Sequence[str]]
 
-# Each task of a machine, and the groups that give it; the second names are those of older playbooks of the field.
+# Each task of a machine, and the groups that assign it. The second names are those of DeepOps.
 GROUPS: dict[str, tuple[str, ...]] = {
     "controllers": ("slurm_controller", "slurm-master"),
     "computes": ("slurm_compute", "slurm-node"),
@@ -36,7 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 _OUR_GROUPS = tuple(name for names in GROUPS.values() for name in names)
 # Inputs that name machines of the inventory.
 _MACHINES = ("slurm_controllers", "slurm_database", "munge_key_host", "users_keys_host")
-# Trees that every machine has for itself.
+# Directory trees that are local to each machine.
 _LOCAL = ("/var", "/tmp", "/run", "/root", "/etc", "/usr", "/boot", "/dev", "/proc", "/sys", "/lib", "/bin", "/sbin")  # noqa: S108
 _STATE = "/var/spool/slurmctld"
 _SHORT_NAME = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
@@ -45,14 +45,13 @@ _SHOWN = 5
 
 @dataclasses.dataclass
 class Cluster:
-    """The inventory, and the inputs of the machine that has those of the whole cluster."""
+    """The inventory, and the inputs of the host that holds those of the whole cluster."""
 
     groups: Groups
     values: Mapping[str, t.Any]
-    # The machines that are looked at, and C(host), where Ansible reaches them, and C(computer_name) where a cloud
-    # knows it.
+    # The machines to judge, with C(host), the address for Ansible, and C(computer_name), if the cloud provides it.
     machines: Mapping[str, Mapping[str, t.Any]]
-    # Those that do not say what hardware they are.
+    # Machines without a hardware record.
     unsized: Sequence[str] = ()
 
     def of(self, task: str) -> list[str]:
@@ -61,18 +60,18 @@ class Cluster:
 
     @property
     def controllers(self) -> list[str]:
-        """Return the controllers as Slurm will know them."""
+        """Return the controllers by their names in Slurm."""
         return [str(host) for host in self.values.get("slurm_controllers") or self.of("controllers")]
 
     @property
     def computes(self) -> list[str]:
-        """Return the compute nodes that were not taken out."""
+        """Return the compute nodes that are not removed."""
         gone = self.values.get("gpucluster_removed_nodes") or []
         return [host for host in self.of("computes") if host not in gone]
 
 
 def missing_members(groups: Groups) -> dict[str, list[str]]:
-    """Return the machines of older group names, with the groups of this collection that they are not in yet."""
+    """Return the machines in groups with older names, with the groups of this collection that lack them."""
     missing: dict[str, list[str]] = {}
     for names in GROUPS.values():
         ours, older = names[0], names[1:]
@@ -89,7 +88,7 @@ def problems(cluster: Cluster) -> list[str]:
 
 
 def _groups(cluster: Cluster) -> Iterator[str]:
-    """Refuse groups that nobody reads but somebody meant."""
+    """Refuse groups whose name looks like a misspelt group of the collection."""
     for name, hosts in cluster.groups.items():
         near = inputs_types.nearest(name, _OUR_GROUPS) if hosts and name not in _OUR_GROUPS else ""
         if near:
@@ -99,7 +98,7 @@ def _groups(cluster: Cluster) -> Iterator[str]:
 
 
 def _names(cluster: Cluster) -> Iterator[str]:
-    """Refuse names that slurmd and slurmctld would not find in their configuration."""
+    """Refuse names that slurmd and slurmctld cannot find in their configuration."""
     wrong = [
         name
         for name in dict.fromkeys(cluster.controllers + cluster.of("computes"))
@@ -113,13 +112,13 @@ def _names(cluster: Cluster) -> Iterator[str]:
 
 
 def _is_short(name: str, machine: Mapping[str, t.Any]) -> bool:
-    """Tell whether a machine calls itself by a name; Azure's scale sets count in capital letters, too."""
+    """Return whether a name can be the short host name of a machine; Azure scale sets also use capital letters."""
     said = machine.get("computer_name") == name and "." not in name
     return (said or bool(_SHORT_NAME.fullmatch(name))) and not re.fullmatch(r"[0-9]+|localhost", name)
 
 
 def _localhost(cluster: Cluster) -> Iterator[str]:
-    """Refuse another machine under the name of this one: it would take over what is delegated to localhost."""
+    """Refuse another machine named localhost: tasks that are delegated to localhost would run there."""
     for name in ("localhost", "127.0.0.1", "::1"):
         machine = cluster.machines.get(name, {})
         away = machine.get("host", name) not in ("localhost", "127.0.0.1", "::1")
@@ -131,7 +130,7 @@ def _localhost(cluster: Cluster) -> Iterator[str]:
 
 
 def _sizes(cluster: Cluster) -> Iterator[str]:
-    """Refuse nodes of which nobody knows what they are."""
+    """Refuse nodes without known hardware."""
     wrong = [host for host in cluster.computes if host in set(cluster.unsized)]
     if wrong:
         yield (
@@ -141,7 +140,7 @@ def _sizes(cluster: Cluster) -> Iterator[str]:
 
 
 def _named_machines(cluster: Cluster) -> Iterator[str]:
-    """Refuse machines that the inventory does not have."""
+    """Refuse names of machines that are not in the inventory."""
     for name in _MACHINES:
         value = cluster.values.get(name) or []
         for host in value if isinstance(value, list) else [value]:
@@ -152,7 +151,7 @@ def _named_machines(cluster: Cluster) -> Iterator[str]:
 
 
 def _state(cluster: Cluster) -> Iterator[str]:
-    """Let two controllers share their state, or the second one knows of no job when it takes over."""
+    """Require shared state for two controllers: without it, the second knows no jobs when it takes over."""
     path = str(cluster.values.get("slurm_state_directory", _STATE)).rstrip("/")
     local = any(path == tree or path.startswith(f"{tree}/") for tree in _LOCAL)
     mounted = any(path == mount or path.startswith(f"{mount}/") for mount in _mounts(cluster))
@@ -170,7 +169,7 @@ def _mounts(cluster: Cluster) -> list[str]:
 
 
 def _filer(cluster: Cluster) -> Iterator[str]:
-    """Refuse a file server that nobody mounts from."""
+    """Refuse a file server without clients."""
     if cluster.values.get("gpucluster_nfs_server") and not cluster.of("clients"):
         yield (
             f"gpucluster_nfs_server: found {cluster.values['gpucluster_nfs_server']!r}, but the group nfs_client is"
@@ -179,7 +178,7 @@ def _filer(cluster: Cluster) -> Iterator[str]:
 
 
 def _user(cluster: Cluster) -> Iterator[str]:
-    """Refuse a number for Slurm's own user that belongs to a person."""
+    """Refuse a UID for Slurm's user that belongs to another user."""
     number = str(cluster.values.get("slurm_user_uid", 22078)).strip()
     people = cluster.values.get("users_accounts") or cluster.values.get("users") or []
     owners = [

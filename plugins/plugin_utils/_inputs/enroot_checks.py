@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What is wrong with the data about enroot and images. Looks at no machine but the control node."""
+"""Find faults in the inputs for enroot and images. Reads files of the control node only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if t.TYPE_CHECKING:
 
     Settings = Mapping[str, t.Any]
 
-# Keys of enroot 4; others of the same form are taken, for newer versions, unless they look like one of these.
+# Keys of enroot 4. Other keys of the same form are accepted for newer versions, unless they look like one of these.
 # fmt: off
 KEYS = (
     "ENROOT_LIBRARY_PATH", "ENROOT_SYSCONF_PATH", "ENROOT_RUNTIME_PATH", "ENROOT_CONFIG_PATH",
@@ -48,7 +48,7 @@ _IMAGE_KEYS = ("image", "name", "size_gib", "state")
 
 
 def problems(settings: Settings) -> list[str]:
-    """Return one sentence per fault; the keys are the names of the role's variables, each of which may be missing."""
+    """Return one sentence per fault; the keys are names of the role's variables, and any may be missing."""
     users = settings.get("enroot_users") or []
     return [
         *_release(settings),
@@ -139,7 +139,7 @@ def _images(settings: Settings) -> Iterator[str]:
 
 
 def container_image(one: t.Any) -> dict[str, t.Any]:
-    """Return one element of enroot_images with all its keys; raises ImageError."""
+    """Return one element of enroot_images with all its keys, or raise ImageError."""
     entry = {"image": one} if isinstance(one, str) else one
     if not isinstance(entry, dict) or "image" not in entry:
         raise images.ImageError(f"{one!r} is neither the name of an image nor a mapping with image")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Where home directories are kept, and which machine makes them."""
+"""Location of home directories, and the machine that creates them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if t.TYPE_CHECKING:
 
 
 class Homes(t.NamedTuple):
-    """The machine that owns the homes, the mount point that they lie on, and whether this machine makes them."""
+    """The machine that owns the homes, their mount point, and whether this machine creates them."""
 
     host: str
     storage: str
@@ -27,7 +27,7 @@ class Homes(t.NamedTuple):
 def homes(
     groups: Groups, machine: str, mounts: Iterable[t.Any], volumes: Iterable[t.Any], base: str = "/home"
 ) -> Homes:
-    """Return where homes are; homes on a filer outside of the cluster are made by the first of its clients."""
+    """Return the location of homes; the first client creates homes on a filer outside of the cluster."""
     servers, clients = list(groups.get("nfs_server") or ()), list(groups.get("nfs_client") or ())
     owners = [*servers, *(groups.get("slurm_controller") or ())]
     mounted = [_path(one, "mountpoint", "path") for one in mounts] if machine in clients else []
@@ -38,7 +38,7 @@ def homes(
 
 
 def _path(entry: t.Any, *names: str) -> str:
-    """Return the first path of an entry that is set; a wrong entry is judged elsewhere."""
+    """Return the first path of an entry that is set; other code judges an invalid entry."""
     values = [entry.get(name) for name in names] if isinstance(entry, Mapping) else []
     return next((str(value).rstrip("/") for value in values if value), "")
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The ssh host keys of a cluster's machines: from facts, and as a known_hosts file."""
+"""SSH host keys of the machines of a cluster: from facts, and as a known_hosts file."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import typing as t
 if t.TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# The strongest first; one key for each machine serves, since ssh asks for the kind that it knows.
+# The strongest first. One key per machine is sufficient, because ssh requests the type that it knows.
 KINDS = ("ed25519", "ecdsa", "rsa")
 _NAME = re.compile(r"[A-Za-z0-9_.:-]+\Z")
 _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp\d+) [A-Za-z0-9+/]+=*\Z")
 
 
 class KnownHost(t.TypedDict):
-    """One machine: the names that it is called by, the one of the inventory first, and its key if that is known."""
+    """One machine: its names, with the inventory name first, and its key if known."""
 
     names: list[str]
     key: str
 
 
 def machines(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, t.Any]]) -> list[KnownHost]:
-    """Return the machines with the keys that this run has seen."""
+    """Return the machines with the keys from the facts of this run."""
     known = {host: hostvars[host] for host in hosts if host in hostvars}
     return [_machine(host, known.get(host, {})) for host in dict.fromkeys(hosts)]
 
 
 def render(known: str, wanted: Sequence[KnownHost]) -> str:
-    """Return known_hosts with the keys of these machines and of no others; one that was not seen stays what it was."""
+    """Return known_hosts with the keys of these machines only; a machine without a new key keeps its old one."""
     before = {name: key for names, key in _lines(known) for name in names}
     lines = []
     for machine in sorted(wanted, key=lambda one: one["names"][0]):

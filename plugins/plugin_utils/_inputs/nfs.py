@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""From what users write about NFS to what modules take: one entry per export and per mount. Nothing here judges."""
+"""Convert inputs for NFS into module arguments: one entry per export and per mount. Nothing here judges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typing as t
 
 Options = t.Union[str, "list[str]", None]
 
-# Options of which only one can hold; the last one named wins.
+# Options that exclude each other; the last one wins.
 EXCLUSIVE = (
     {"hard", "soft", "softerr"},
     {"ro", "rw"},
@@ -32,22 +32,22 @@ EXCLUSIVE = (
 )
 SQUASH = {"root": "root_squash", "none": "no_root_squash", "all": "all_squash"}
 EXPORT_OPTIONS = ["rw", "sync", "no_subtree_check"]
-# What systemd needs to know of any mount over a network: never hold up the boot, mount at the first use.
+# Options of every network mount for systemd: never delay the boot, mount at the first use.
 NETWORK_OPTIONS = ["_netdev", "nofail", "x-systemd.automount", "x-systemd.mount-timeout=30s"]
 LUSTRE_OPTIONS = ["flock", "noatime"]
-# A setuid program or a device file that somebody has put on shared storage gives no rights here.
+# A setuid program or a device file on shared storage grants no rights.
 SAFE_OPTIONS = ["nosuid", "nodev"]
 _RAW_CLIENTS = re.compile(r"\S+\([^()]*\)")
 
 
 def split_options(options: Options) -> list[str]:
-    """Return the single options of a comma-separated string or of a list of such strings."""
+    """Return each option of a comma-separated string or of a list of such strings."""
     texts = [options] if isinstance(options, str) else list(options or [])
     return [word.strip() for text in texts for word in str(text).split(",") if word.strip()]
 
 
 def merge_options(defaults: list[str], own: Options) -> list[str]:
-    """Return the defaults with the user's own options over them; C(-name) takes a default away."""
+    """Return the defaults with the user's options merged; C(-name) removes a default."""
     merged = list(defaults)
     for word in split_options(own):
         name = word.lstrip("-").partition("=")[0]
@@ -59,7 +59,7 @@ def merge_options(defaults: list[str], own: Options) -> list[str]:
 
 
 def flatten(value: t.Any) -> list[str]:
-    """Return nested lists of names and comma-separated names as one list; nothing twice."""
+    """Return nested lists of names and comma-separated names as one list without duplicates."""
     if value is None:
         return []
     if isinstance(value, str):
@@ -68,19 +68,19 @@ def flatten(value: t.Any) -> list[str]:
 
 
 def export_clients(export: t.Mapping[str, t.Any], default_clients: t.Any) -> list[str]:
-    """Return the clients of one export as they were named, without their options."""
+    """Return the clients of one export as written, without their options."""
     if is_raw(export.get("options")):
         return [word.partition("(")[0] for word in _RAW_CLIENTS.findall(export["options"])]
     return flatten(export.get("clients")) or flatten(default_clients)
 
 
 def is_raw(options: t.Any) -> bool:
-    """Tell whether options is the older form that holds the clients too: C(*(rw,sync) 10.0.0.0/8(ro))."""
+    """Return whether options has the older form that includes the clients: C(*(rw,sync) 10.0.0.0/8(ro))."""
     return isinstance(options, str) and "(" in options
 
 
 def trusts_everybody(export: t.Mapping[str, t.Any], default_clients: t.Any) -> bool:
-    """Tell whether root of any machine at all is root on an export."""
+    """Return whether root of any machine is root on an export."""
     if is_raw(export.get("options")):
         found = _RAW_CLIENTS.findall(export["options"])
         return any(word.startswith("*(") and "no_root_squash" in word.split("(")[1] for word in found)
@@ -89,7 +89,7 @@ def trusts_everybody(export: t.Mapping[str, t.Any], default_clients: t.Any) -> b
 
 
 def export_entry(export: t.Mapping[str, t.Any], default_clients: t.Any) -> dict[str, t.Any]:
-    """Return one export as the module nfs_exports takes it."""
+    """Return one export as the module nfs_exports accepts it."""
     if is_raw(export.get("options")):
         clients = _RAW_CLIENTS.findall(export["options"])
     else:
@@ -97,7 +97,7 @@ def export_entry(export: t.Mapping[str, t.Any], default_clients: t.Any) -> dict[
         options = ",".join(merge_options([*EXPORT_OPTIONS, squash], export.get("options")))
         clients = [f"{client}({options})" for client in export_clients(export, default_clients)]
     entry = {"path": export["path"], "clients": clients}
-    # Without owner, group or mode the module leaves an existing directory as it is.
+    # Without owner, group or mode, the module does not change an existing directory.
     return {**entry, **{key: str(export[key]) for key in ("owner", "group", "mode") if export.get(key) is not None}}
 
 
@@ -107,7 +107,7 @@ def mount_path(mount: t.Mapping[str, t.Any]) -> str:
 
 
 def mount_source(mount: t.Mapping[str, t.Any], default_server: str) -> str:
-    """Return what is mounted, C(server:/path). With C(mountpoint) the key C(path) is the server's side."""
+    """Return the source of a mount, C(server:/path). With C(mountpoint), the key C(path) is the path on the server."""
     if mount.get("source"):
         return str(mount["source"])
     server = mount.get("server") or default_server
@@ -130,7 +130,7 @@ def mount_options(mount: t.Mapping[str, t.Any], default_options: Options) -> lis
 
 
 def mount_entry(mount: t.Mapping[str, t.Any], default_server: str, default_options: Options) -> dict[str, t.Any]:
-    """Return one mount as the module nfs_mounts takes it."""
+    """Return one mount as the module nfs_mounts accepts it."""
     return {
         "path": mount_path(mount),
         "source": mount_source(mount, default_server),

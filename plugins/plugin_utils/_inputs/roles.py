@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What is wrong with the inputs of one role, by the role's own rules too. They hold for values with their defaults."""
+"""Find faults in the inputs of one role, also by rules of that role. The values must include defaults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]
 
 
 def problems(role: str, values: Values) -> list[str]:
-    """Return one sentence per fault; the keys are the names of the role's inputs, each of which may be missing."""
+    """Return one sentence per fault; the keys are names of the role's inputs, and any may be missing."""
     judged = rules.judge(values)
     own = _OWN.get(role)
     return [*judged.faults, *(own(judged.good) if own else [])]

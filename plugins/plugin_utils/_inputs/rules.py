@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What is wrong with the inputs of one machine, one by one and together. Pure: data in, sentences out."""
+"""Find faults in the inputs of one machine, alone and combined. Pure: data in, sentences out."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     Values = Mapping[str, t.Any]
-    # What is allowed, where a value is none of it; else an empty text.
+    # Returns what is allowed if a value is invalid, or else an empty string.
     Rule = Callable[[t.Any], str]
 
-# Inputs that belong to no role: the whole cluster's, those of playbooks, and the names of DeepOps.
+# Inputs that belong to no role: those of the whole cluster and of playbooks, and the names of DeepOps.
 CLUSTER: dict[str, dict[str, t.Any]] = {
     "gpucluster_containers": {"type": "bool"},
     "gpucluster_leaving_nodes": {"type": "list", "elements": "str"},
@@ -46,15 +46,15 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "upgrade_batch": {"type": "raw"},
     "users": {"type": "list", "elements": "dict"},
 }
-# Judged by the filters of their roles, with more to compare them with than is known here.
+# The filters of their roles judge these, because they have more data to compare.
 _ELSEWHERE = ("slurm_nodes", "slurm_topology")
-# Names that are near to an input in meaning, but not in letters.
+# Names with the meaning of an input but another spelling.
 _OTHER_NAMES = {
     "gpucluster_hardware": "gpucluster_vm_size_record",
     "pinning_vm_size": "gpucluster_vm_size",
 }
 _SIZE_OF_ROLE = re.compile(r"([a-z]+)_vm_size(_record)?")
-# Prefixes that inputs of a role had before, with those to try in their place.
+# Former prefixes of inputs, with the prefixes to try instead.
 _OTHER_PREFIXES = {"nhc_": ("health_", "health_nhc_")}
 _RANGES: dict[str, tuple[int, int]] = {
     "base_nofile": (1024, 1 << 30),
@@ -83,7 +83,7 @@ _OWNERS = {
 }
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _NAME = "letters, digits and ._-, such as {}"
-# Directories of the system: homes and state of a cluster do not belong straight into them.
+# System directories: homes and state of a cluster must not be directly in them.
 SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var")
 HEALTH_TOOLS = (
     *("nvidia_smi", "chronyc", "timedatectl", "munge", "unmunge", "scontrol"),
@@ -92,14 +92,14 @@ HEALTH_TOOLS = (
 
 
 class Judged(t.NamedTuple):
-    """What is wrong with inputs, and those with which nothing is."""
+    """The faults of inputs, and the inputs without faults."""
 
     faults: list[str]
     good: dict[str, t.Any]
 
 
 def judge(values: Values) -> Judged:
-    """Judge the inputs of one machine, by name; any may be missing."""
+    """Judge the inputs of one machine by name; any may be missing."""
     faults: list[str] = []
     good = dict(values)
     for name, value in sorted(values.items()):
@@ -118,7 +118,7 @@ def known() -> set[str]:
 
 
 def unknown(names: Iterable[str], own: Iterable[str] = ()) -> list[str]:
-    """Return a sentence for each name that looks like one of our inputs, but is none."""
+    """Return a sentence for each name that looks like an input of the collection but is none."""
     prefixes = tuple({f"{option['role']}_" for option in inputs_types.options().values()} | {"gpucluster_"})
     found = []
     for name in sorted(set(names) - known() - set(own)):
@@ -132,7 +132,7 @@ def unknown(names: Iterable[str], own: Iterable[str] = ()) -> list[str]:
 
 
 def _other_name(name: str) -> str:
-    """Return the input that does what a name of the same meaning says; a role takes a record, and no size."""
+    """Return the input that has the meaning of another name; a role accepts a record, not a VM size."""
     prefix = next((old for old in _OTHER_PREFIXES if name.startswith(old)), "")
     names = [new + name[len(prefix) :] for new in _OTHER_PREFIXES.get(prefix, ("",))]
     matches = filter(None, map(_SIZE_OF_ROLE.fullmatch, names))
@@ -141,7 +141,7 @@ def _other_name(name: str) -> str:
 
 
 def host(value: t.Any) -> str:
-    """Take a host name or an address; digits and dots alone have to be an address."""
+    """Accept a host name or an IP address; a value of digits and dots must be an address."""
     text = str(value)
     if is_address(text.strip("[]")) or (_HOST.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
         return ""
@@ -173,7 +173,7 @@ def _url(value: t.Any) -> str:
 
 
 def _source(value: t.Any) -> str:
-    """Take a URL, or a file that is there."""
+    """Accept a URL, or the path of an existing file."""
     text = str(value)
     if "://" in text:
         return _url(text)
@@ -294,7 +294,7 @@ _RULES: dict[str, Rule] = {
 
 
 def _ruled(name: str, value: t.Any) -> Iterator[str]:
-    """Yield what the rules of one name find in a value of the right type."""
+    """Yield the faults that the rules of one name find in a value of the right type."""
     if name in _RANGES:
         low, high = _RANGES[name]
         if not low <= float(value) <= high:
@@ -318,7 +318,7 @@ def _sizes(values: Values) -> Iterator[str]:
 
 
 def _has_no_devices(record: t.Any) -> bool:
-    """Tell whether a record is that of a machine that takes no jobs, which playbooks/vars/cluster.yml makes."""
+    """Return whether a record is the one of playbooks/vars/cluster.yml for machines that run no jobs."""
     return isinstance(record, Mapping) and "name" not in record and record.get("gpus") == {"count": 0}
 
 
@@ -333,11 +333,11 @@ def _checks(values: Values) -> Iterator[str]:
     except expectations.HealthError as exc:
         yield f"health_checks, health_prolog_checks: {exc}"
     except records.CatalogueError:
-        return  # said already
+        return  # reported already
 
 
 def _slurm(values: Values) -> Iterator[str]:
-    """Refuse keys of slurm.conf that another input sets: what else is made from that input would not know."""
+    """Refuse keys of slurm.conf that another input sets: other uses of that input would not see the change."""
     for key in values.get("slurm_config") or {}:
         owner = _OWNERS.get(str(key).lower())
         if owner:
@@ -350,7 +350,7 @@ def _nccl(values: Values) -> Iterator[str]:
 
 
 def _driver(values: Values) -> Iterator[str]:
-    """Refuse a repository of drivers whose key nobody vouches for."""
+    """Refuse a driver repository whose key has no checksum."""
     name, key = "gpu_driver_repository_key", str(values.get("gpu_driver_repository_key") or "")
     if values.get("gpu_driver_source") == "nvidia" and not key.startswith("/") and not values.get(f"{name}_checksum"):
         yield problem(

@@ -4,10 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-The distinct sets of inputs of many hosts, so that a thousand equal machines are judged once.
+Find the distinct sets of inputs of many hosts, so that a thousand equal machines are judged once.
 
-Two hosts have one set if their values are equal as they are written, with everything that templates in them refer to.
-Nothing is templated to find that out. What templates of other hosts would give (C(hostvars)) is the same for all.
+Two hosts have the same set if their values are equal as written, including all variables that their templates name.
+No template is evaluated. Values of other hosts (C(hostvars)) are the same for all hosts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMMON = {"groups", "hostvars", "omit", "playbook_dir"}
 
 
 class _Value(t.NamedTuple):
-    """A value that was seen, kept so that no other one gets its identity."""
+    """A value seen before, stored so that no other value gets the same id()."""
 
     value: t.Any
     # Equal for equal values.
@@ -39,10 +39,10 @@ class _Value(t.NamedTuple):
 
 
 class Distinct:
-    """Puts hosts with equal inputs together; a value that many hosts share is looked at once."""
+    """Groups hosts with equal inputs; a value that many hosts share is inspected once."""
 
     def __init__(self, wanted: Callable[[str], bool]) -> None:
-        """Remember which names are inputs."""
+        """Store the function that decides which names are inputs."""
         self._wanted = functools.cache(wanted)
         self._seen: dict[int, _Value] = {}
         self._numbers: dict[str, int] = {}
@@ -50,7 +50,7 @@ class Distinct:
         self.members: list[list[str]] = []
 
     def add(self, host: str, variables: Variables) -> bool:
-        """Take a host; return whether it is the first of its set."""
+        """Add a host; return whether it is the first of its set."""
         parts: dict[str, int] = {}
         waiting = [name for name in variables if self._wanted(name)]
         while waiting:

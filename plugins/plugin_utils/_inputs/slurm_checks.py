@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What is wrong with the inputs of the role slurm, found before any machine is touched."""
+"""Find faults in the inputs of the role slurm before any host is contacted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
     Inputs = Mapping[str, t.Any]
 
-# Those that are judged one by one, as everywhere.
+# Inputs that the common rules judge one by one.
 _ALONE = (
     "slurm_cluster_name",
     "slurm_config",
@@ -46,7 +46,7 @@ def problems(inputs: Inputs) -> list[str]:
 
 
 def accounts_problems(inputs: Inputs) -> list[str]:
-    """Return what is wrong with QOS, accounts and users as far as that is possible without the accounting."""
+    """Return the faults of QOS, accounts and users that can be found without the accounting database."""
     given = {kind: inputs[f"slurm_{kind}"] for kind in ("qos", "accounts", "users")}
     result = ArgumentSpecValidator(accounts.OPTIONS).validate(given)
     if result.error_messages:
@@ -57,7 +57,7 @@ def accounts_problems(inputs: Inputs) -> list[str]:
 
 
 def topology_problems(inputs: Inputs) -> list[str]:
-    """Return what is wrong with the places of nodes."""
+    """Return the faults of the topology."""
     try:
         if inputs["slurm_topology_plugin"]:
             topology.render(inputs["slurm_topology"], inputs["slurm_topology_plugin"], **files.topology_options(inputs))
@@ -126,7 +126,7 @@ def _source(inputs: Inputs) -> Iterator[str]:
 
 
 def _files(inputs: Inputs) -> Iterator[str]:
-    """Judge the files that the daemons would read."""
+    """Judge the files for the daemons."""
     gpus = {group["hosts"]: group["record"]["gpus"]["count"] for group in inputs["slurm_nodes"]}
     parts: tuple[tuple[str, str, t.Callable[[], Mapping[str, t.Any]]], ...] = (
         ("slurm.conf", "slurm_config", lambda: settings.slurm_conf(inputs)),
@@ -146,7 +146,7 @@ def _files(inputs: Inputs) -> Iterator[str]:
 
 
 def _accounts_input(message: str) -> str:
-    """Return the input that a message is about, by the kind that it begins with or ends with."""
+    """Return the input of a message, from the kind at its start or its end."""
     for kind, one in (("qos", "qos"), ("accounts", "account"), ("users", "user")):
         begins = re.match(rf"{one}|elements value for option '{kind}'", message, re.IGNORECASE)
         if begins or re.search(rf"found in {kind}\b", message):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What is wrong with the data about shared and local storage. Pure: data in, sentences out."""
+"""Find faults in the inputs for shared and local storage. Pure: data in, sentences out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
     Record = Mapping[str, t.Any]
 
 EXPORT_ROOTS = ["/home", "/shared", "/srv", "/data", "/export", "/exports", "/mnt", "/opt", "/scratch", "/sw"]
-# Directories that the system itself lives in: nothing may be mounted over them.
+# System directories: nothing may be mounted over them.
 SYSTEM_DIRECTORIES = {
     "/",
     "/bin",
@@ -43,7 +43,7 @@ SYSTEM_DIRECTORIES = {
 }
 KERNEL_DIRECTORIES = ("/dev/", "/proc/", "/sys/", "/run/")
 FILESYSTEMS = ("xfs", "ext4")
-# Level of md RAID and the fewest devices it takes.
+# Level of md RAID and the minimum number of devices.
 RAID_LEVELS = {"raid0": 2, "raid1": 2, "raid5": 3, "raid6": 4, "raid10": 2}
 LISTS: dict[str, tuple[type, str]] = {
     "nfs_exports": (dict, "a mapping such as {path: /home}"),
@@ -71,13 +71,13 @@ _SOURCE["nfs4"] = _SOURCE["nfs"]
 
 
 def problems(settings: Record) -> list[str]:
-    """Return one sentence per fault; the keys are the names of the roles' variables, each of which may be missing."""
+    """Return one sentence per fault; the keys are names of the roles' variables, and any may be missing."""
     parts = (_exports, _mounts, _volumes, _scratch, _scratch_mount, _numbers)
     return [*_shapes(settings)] or [problem for part in parts for problem in part(settings)]
 
 
 def _shapes(settings: Record) -> Iterator[str]:
-    """Check what the other checks take for granted."""
+    """Check the types that the other checks require."""
     for name, (kind, shape) in LISTS.items():
         value = settings.get(name)
         entries = value if isinstance(value, list) else []
@@ -95,7 +95,7 @@ def _shapes(settings: Record) -> Iterator[str]:
 
 
 def path_problem(path: t.Any) -> str:
-    """Return what is wrong with an absolute path, or an empty string."""
+    """Return the fault of an absolute path, or an empty string."""
     if not isinstance(path, str) or not _PATH.fullmatch(path):
         return f"{path!r} is not an absolute path of letters, digits and ._/+@:-"
     if posixpath.normpath(path) != path or path.startswith("//"):
@@ -104,12 +104,12 @@ def path_problem(path: t.Any) -> str:
 
 
 def is_below(path: str, roots: t.Iterable[str]) -> bool:
-    """Tell whether path is one of the directories roots or lies below one."""
+    """Return whether path is one of the directories roots or below one."""
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def client_problem(client: str) -> str:
-    """Return what is wrong with one client of an export, or an empty string."""
+    """Return the fault of one client of an export, or an empty string."""
     if not client.isprintable():
         return f"{client!r} holds a control character"
     if "/" in client:
@@ -122,7 +122,7 @@ def client_problem(client: str) -> str:
 
 
 def _is_server(text: str) -> bool:
-    """Tell whether a text can be a machine; digits and dots alone have to be an address."""
+    """Return whether a string can name a machine; a value of digits and dots must be an address."""
     return not re.fullmatch(r"[0-9.]+", text) or is_address(text)
 
 
@@ -194,7 +194,7 @@ def _export_choices(where: str, export: Record) -> Iterator[str]:
 
 
 def _export_options(where: str, export: Record) -> Iterator[str]:
-    """Check what stands in the line of the export beside its path: it must not end it, or open another bracket."""
+    """Check the options of an export: they must not end its line in /etc/exports or open another bracket."""
     options: t.Any = export.get("options")
     if data.is_raw(options):
         if not _RAW_EXPORT.fullmatch(options):
@@ -259,7 +259,7 @@ def _nconnect(entry: Record) -> str | None:
 
 
 def _connections(entries: list[tuple[str, dict[str, t.Any]]]) -> Iterator[str]:
-    """All mounts of one server share its connections: the first mount's nconnect holds for all of them."""
+    """Refuse different nconnect for one server: its mounts share connections, so the first value applies to all."""
     counts: dict[str, tuple[str, str | None]] = {}
     for where, entry in entries:
         if entry["type"] == "lustre":

@@ -4,9 +4,9 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Whether values have the types of the roles' argument specs, in sentences of one form: variable, found, allowed.
+Check that values have the types of the roles' argument specs. All sentences have one form: variable, found, allowed.
 
-Ansible's own validator prints a whole spec for one wrong type, takes a text for a list, and knows no nearest name.
+Ansible's validator prints a whole spec for one wrong type, accepts a string as a list, and suggests no nearest name.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if t.TYPE_CHECKING:
 
 ROLES = Path(__file__).parents[3] / "roles"
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-# Lists that their roles also take as one text.
+# Lists that their roles also accept as one string.
 _TEXT_LISTS = ("nfs_mount_options", "validate_nodelist")
-# Texts of several lines that are right, or that are judged with better words elsewhere.
+# Strings that may have several lines, or whose faults other code reports with better messages.
 _LINES = ("munge_key", "docker_config", "users_accounts", "enroot_credentials", "enroot_config", "slurm_config")
 _SECRET = re.compile(r"password$|^enroot_credentials$|^munge_key$")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -39,12 +39,12 @@ _LONGEST = 80
 
 
 def problem(where: str, value: t.Any, allowed: str) -> str:
-    """Return the sentence about one wrong value; a secret is not shown."""
+    """Return the sentence about one wrong value, without the value of a secret."""
     return f"{where}: found {shown(where, value)}; allowed: {allowed}"
 
 
 def shown(where: str, value: t.Any) -> str:
-    """Return a value short enough for a message."""
+    """Return a value, shortened for a message."""
     if _SECRET.search(where.partition("[")[0].partition(".")[0]):
         return "a value that is not shown here"
     text = "nothing (null)" if value is None else repr(value)
@@ -52,13 +52,13 @@ def shown(where: str, value: t.Any) -> str:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.8) -> str:
-    """Return the known name that is meant most likely, or an empty string."""
+    """Return the most similar known name, or an empty string."""
     return next(iter(difflib.get_close_matches(name, sorted(known), 1, cutoff)), "")
 
 
 @functools.cache
 def options() -> dict[str, dict[str, t.Any]]:
-    """Return the inputs of all roles with their options; the fullest of several entry points wins."""
+    """Return the inputs of all roles with their options; the first entry point with an input wins."""
     found: dict[str, dict[str, t.Any]] = {}
     for path in sorted(ROLES.glob("*/meta/argument_specs.yml")):
         for spec in yaml_load(path.read_text(encoding="utf-8"))["argument_specs"].values():
@@ -68,7 +68,7 @@ def options() -> dict[str, dict[str, t.Any]]:
 
 
 def of_role(role: str, entry_point: str | None = None) -> set[str]:
-    """Return the names of the inputs of a role, or of one of its entry points; raises ValueError."""
+    """Return the names of the inputs of a role or of one entry point, or raise ValueError."""
     path = ROLES / role / "meta" / "argument_specs.yml"
     specs = yaml_load(path.read_text(encoding="utf-8"))["argument_specs"] if path.is_file() else {}
     wanted = [spec for name, spec in specs.items() if entry_point in (None, name)]
@@ -78,7 +78,7 @@ def of_role(role: str, entry_point: str | None = None) -> set[str]:
 
 
 def problems(where: str, option: Option, value: t.Any) -> Iterator[str]:
-    """Yield what is wrong with the type of a value, with its parts, and with its choices."""
+    """Yield the faults of a value: its type, its parts and its choices."""
     if where in _TEXT_LISTS and isinstance(value, str):
         return
     empty = option.get("type") == "path" and value == "" and option.get("default", "") == ""
@@ -101,7 +101,7 @@ def problems(where: str, option: Option, value: t.Any) -> Iterator[str]:
 
 
 def is_address(text: str) -> bool:
-    """Tell whether a string is an IP address."""
+    """Return whether a string is an IP address."""
     try:
         return bool(ipaddress.ip_address(text))
     except ValueError:
@@ -109,12 +109,12 @@ def is_address(text: str) -> bool:
 
 
 def is_true(value: t.Any) -> bool:
-    """Return what a switch says."""
+    """Return a boolean input as a Python bool."""
     return str(value).strip().lower() in TRUE
 
 
 def _entry(where: str, spec: Mapping[str, Option] | None, value: Mapping[str, t.Any]) -> Iterator[str]:
-    """Check the keys of a mapping whose keys are known."""
+    """Check the keys of a mapping with known keys."""
     for name, option in (spec or {}).items():
         if value.get(name) is not None:
             yield from problems(f"{where}.{name}", option, value[name])
@@ -133,7 +133,7 @@ def _article(option: Option) -> str:
 
 
 def _lines(where: str, value: t.Any) -> Iterator[str]:
-    """Refuse control characters: what holds a line break could write a second line of a file."""
+    """Refuse control characters: a line break could add a line to a file."""
     if isinstance(value, str) and _CONTROL.search(value):
         yield problem(where, value, "one line of text, without control characters")
     elif isinstance(value, Mapping):
@@ -165,7 +165,7 @@ def _str(value: t.Any) -> str:
 
 
 def path(value: t.Any) -> str:
-    """Take an absolute path without surprises for shells and files of configuration."""
+    """Accept an absolute path that is safe in shells and configuration files."""
     if isinstance(value, str) and _PATH.fullmatch(value) and ".." not in value.split("/"):
         return ""
     return "an absolute path of letters, digits and ._/+@:,=%~-"

@@ -4,9 +4,9 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Build a program that runs without Ansible: one file with an entry of module_utils and all that it imports.
+Build a program that runs without Ansible: one file with an entry module of module_utils and all its imports.
 
-The same sources give the same bytes on every machine: entries are sorted and not compressed, and have no time.
+The same sources produce the same bytes on every machine: entries are sorted, not compressed, and have no time.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ sys.exit(main())
 
 
 class BuildError(Exception):
-    """The program cannot be built; the text says why."""
+    """The program cannot be built; the message states the reason."""
 
 
 def build(entry: str, interpreter: str, root: Path = ROOT) -> bytes:
-    """Return the program whose function main is in a module such as _health.cli, to be run with options -I and -S."""
+    """Return a program that runs main of a module such as _health.cli with the Python options -I and -S."""
     files = {"__main__.py": _MAIN.format(package=PACKAGE, entry=entry).encode()}
     for source in sorted(sources(entry, root)):
         files[f"{PACKAGE.replace('.', '/')}/{source.relative_to(root)}"] = source.read_bytes()
@@ -58,7 +58,7 @@ def build(entry: str, interpreter: str, root: Path = ROOT) -> bytes:
 
 
 def sources(entry: str, root: Path = ROOT) -> set[Path]:
-    """Return the files of the package of an entry, which may import by name, and all that these import."""
+    """Return all files of the package of an entry, which may import them by name, and their imports."""
     start = root / f"{entry.replace('.', '/')}.py"
     if not start.is_file():
         raise BuildError(f"there is no module {PACKAGE}.{entry}")
@@ -77,9 +77,9 @@ def sources(entry: str, root: Path = ROOT) -> set[Path]:
 
 def imports(text: str, package: list[str]) -> set[str]:
     """
-    Return the names that a file imports at run time; what a from-import names may be a module or not.
+    Return the names that a file imports at run time; a name in a from-import may be a module or not.
 
-    A thousand nodes build a thousand times, and the parser of Python takes several times as long.
+    The program is built once for each node, and Python's parser takes several times as long.
     """
     found: set[str] = set()
     for base, names, plain in _IMPORT.findall(_TYPES_ONLY.sub("", text)):
@@ -97,7 +97,7 @@ def imports(text: str, package: list[str]) -> set[str]:
 
 
 def _files(name: str, root: Path) -> Iterator[Path]:
-    """Yield the file of a module, and those of the packages above it."""
+    """Yield the file of a module and those of its parent packages."""
     path = root / name.replace(".", "/")
     packages = [
         directory / "__init__.py"
@@ -109,6 +109,6 @@ def _files(name: str, root: Path) -> Iterator[Path]:
 
 def _entry(name: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, _NO_TIME)
-    entry.create_system = 3  # Unix, also where Windows builds it
+    entry.create_system = 3  # Unix, even if built on Windows
     entry.external_attr = 0o644 << 16
     return entry
