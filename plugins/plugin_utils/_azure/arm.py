@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The lists of Azure Resource Manager, each as flat rows."""
+"""Read the lists of Azure Resource Manager as flat rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Lists:
     """One method per list; every method follows the next links to the end."""
 
     def __init__(self, client: Client, settings: Settings, gap: Callable[[str], None]) -> None:
-        """Read with a client; gap takes what a list has and nobody can read."""
+        """Use a client; gap receives the rows of a list that cannot be read."""
         self._client = client
         self._settings = settings
         self._gap = gap
@@ -43,19 +43,19 @@ class Lists:
         return [str(one["name"]) for one in self._rows(f"{_scope(subscription)}/resourcegroups", "resources", dict)]
 
     def existing(self, subscription: str, group: str = "*") -> list[Row]:
-        """Return id, name, location and tags of every machine but the instances of uniform sets: a thousand a page."""
+        """Return id, name, location and tags of all machines except instances of uniform sets, a thousand per page."""
         kind = "resourceType eq 'Microsoft.Compute/virtualMachines'"
         path = f"{_scope(subscription, group)}/resources"
         return self._rows(path, "resources", lambda one: {**one, "tags": one.get("tags") or {}}, **{"$filter": kind})
 
     def machines(self, subscription: str, group: str = "*") -> list[Row]:
-        """Return virtual machines, members of flexible sets included; with power state only if a group is named."""
+        """Return virtual machines including members of flexible sets; with power state only if a group is given."""
         extra = {} if group == "*" else {"$expand": "instanceView"}
         path = f"{_scope(subscription, group)}/providers/Microsoft.Compute/virtualMachines"
         return self._rows(path, "compute", model.flat_machine, **extra)
 
     def power_states(self, subscription: str) -> dict[str, Row]:
-        """Return the instance view of every machine of a subscription by its id in lower case."""
+        """Return the instance view of every machine of a subscription, by its id in lower case."""
         path = f"{_scope(subscription)}/providers/Microsoft.Compute/virtualMachines"
         found = self._rows(path, "compute", model.flat_machine, statusOnly="true")
         return {str(one["id"]).lower(): {**one["instanceView"], "id": one["id"]} for one in found}

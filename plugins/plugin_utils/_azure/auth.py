@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Who asks: one credential of azure-identity out of the options, the environment, a file, the CLI or the machine."""
+"""Select the credential for requests to Azure: options, environment, a file, the CLI or a managed identity."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import Cloud
 
 _CHASSIS = Path("/sys/class/dmi/id/chassis_asset_tag")
-_AZURE_CHASSIS = "7783-7084-3265-9085-8269-3286-77"  # what every Azure machine carries in its firmware
+_AZURE_CHASSIS = "7783-7084-3265-9085-8269-3286-77"  # the value in the firmware of every Azure machine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,17 +46,17 @@ class Identity:
     verify: bool = True
 
     def fingerprint(self) -> tuple[str, ...]:
-        """Return what tells one caller from another, without a secret."""
+        """Return a string without secrets that distinguishes callers."""
         return (self.source, self.tenant, self.client_id, self.profile)
 
     def signs_as_application(self) -> bool:
-        """Return whether the inputs are enough to sign in as a service principal or a workload identity."""
+        """Return whether the inputs are sufficient to sign in as a service principal or a workload identity."""
         proof = self.secret or self.certificate or self.oidc_token or self.oidc_token_file
         return bool(self.client_id and self.tenant and proof)
 
 
 def complete(identity: Identity, environ: Mapping[str, str]) -> Identity:
-    """Return the identity with what a credential file or the CLI's own files add: the profile, the subscription."""
+    """Return the identity with the additions of a credential file or of the files of the CLI: profile, subscription."""
     if identity.source in ("auto", "credential_file") and not identity.signs_as_application():
         found = _profile(identity, environ)
         if found:
@@ -67,7 +67,7 @@ def complete(identity: Identity, environ: Mapping[str, str]) -> Identity:
 
 
 def cli_subscription(environ: Mapping[str, str]) -> str:
-    """Return the id of the CLI's default subscription, or an empty text."""
+    """Return the id of the default subscription of the CLI, or an empty string."""
     directory = Path(environ.get("AZURE_CONFIG_DIR") or "~/.azure").expanduser()
     try:
         profile = json.loads((directory / "azureProfile.json").read_text(encoding="utf-8-sig"))
@@ -84,7 +84,7 @@ def _profile(identity: Identity, environ: Mapping[str, str]) -> dict[str, t.Any]
     try:
         parser.read(path, encoding="utf-8")
     except (configparser.Error, UnicodeDecodeError, OSError):
-        # The parser's own text quotes the line, which may hold the secret.
+        # The message of the parser quotes the line, which may contain the secret.
         raise ConfigError(
             f"{path} is not a readable credentials file: sections in brackets, then key = value"
         ) from None
@@ -99,10 +99,10 @@ def _profile(identity: Identity, environ: Mapping[str, str]) -> dict[str, t.Any]
 
 
 class Credential:
-    """A token for all threads: asked for once, kept until shortly before its end, renewed on demand."""
+    """A token for all threads: requested once, kept until shortly before it expires, renewed on demand."""
 
     def __init__(self, make: Callable[[], t.Any], tell: Callable[[str], None] | None = None) -> None:
-        """Make a credential of azure-identity when it is needed; tell is told every token, to keep it out of texts."""
+        """Make a credential of azure-identity when it is needed; tell receives every token, to redact it in errors."""
         self._make = make
         self._tell = tell
         self._real: t.Any = None
@@ -110,7 +110,7 @@ class Credential:
         self._lock = threading.Lock()
 
     def get_token(self, *scopes: str, **kwargs: t.Any) -> t.Any:
-        """Return an access token in azure-core's form."""
+        """Return an access token in the form of azure-core."""
         with self._lock:
             if kwargs.get("claims") or self._token is None or self._token.expires_on - time.time() < 120:
                 self._real = self._real or self._make()
@@ -120,27 +120,27 @@ class Credential:
             return self._token
 
     def renew(self, rejected: t.Any) -> None:
-        """Forget a token that Azure refused, with everything azure-identity remembers of it."""
+        """Discard a token that Azure refused, and the cache of azure-identity."""
         with self._lock:
             if self._token is rejected or rejected is None:
                 self._token = self._real = None
 
 
 class Patience(t.NamedTuple):
-    """How long to wait for an answer, in seconds, and how often to ask again."""
+    """The timeout of an answer in seconds, and the number of retries."""
 
     timeout: int = 60
     retries: int = 8
 
     def options(self) -> dict[str, int]:
-        """Return the same as azure-core's pipelines take it."""
+        """Return these values as options of the pipelines of azure-core."""
         kinds = ("total", "connect", "read", "status")
         waits = {"connection_timeout": self.timeout, "read_timeout": self.timeout}
         return {**waits, **{f"retry_{kind}": self.retries for kind in kinds}}
 
 
 def make_credential(identity: Identity, cloud: Cloud, patience: Patience | None = None) -> t.Any:
-    """Return the credential of azure-identity that the identity asks for."""
+    """Return the credential of azure-identity that the identity selects."""
     try:
         import azure.identity as library
     except ImportError as exc:
@@ -189,7 +189,7 @@ def _cli(library: t.Any, identity: Identity, patience: Patience) -> t.Any:
 
 
 def _machine(library: t.Any, identity: Identity, patience: Patience) -> t.Any:
-    # azure-identity knows best how long a machine's own service may need; no longer than the user allows.
+    # azure-identity sets the timeout of the metadata service of a machine, within the limit of the user.
     limits = {"read_timeout": patience.timeout, **({"retry_total": patience.retries} if patience.retries < 5 else {})}
     return library.ManagedIdentityCredential(
         **limits, **({"client_id": identity.client_id} if identity.client_id else {})
@@ -210,7 +210,7 @@ def _chain(library: t.Any, identity: Identity, patience: Patience) -> t.Any:
 
 
 def on_azure(environ: Mapping[str, str]) -> bool:
-    """Return whether a managed identity can be there, without waiting for a network timeout elsewhere."""
+    """Return whether a managed identity is possible, without a network timeout on other machines."""
     if environ.get("IDENTITY_ENDPOINT") or environ.get("MSI_ENDPOINT"):
         return True
     try:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Resource Graph: a few queries, a thousand machines each."""
+"""Read machines from Resource Graph with a few queries, a thousand machines each."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if t.TYPE_CHECKING:
     Row = dict[str, t.Any]
 
 _SCALE_SETS = graph.query(graph.SCALE_SET, graph.SCALE_SET_COLUMNS)
-_MISSED = 200  # interfaces that one query names; more of them are read as a whole
+_MISSED = 200  # interfaces that one query names; more of them are read as one list
 
 
 class GraphRoute:
-    """Asks Resource Graph for machines beside their interfaces, and Resource Manager for the scale sets."""
+    """Reads machines with their interfaces from Resource Graph, and scale sets from Resource Manager."""
 
     def __init__(self, work: Work, lists: Lists, client: Client, settings: Settings, scope: Scope) -> None:
         self._work = work
@@ -45,14 +45,14 @@ class GraphRoute:
         self._settings = settings
         self._scope = scope
         self._queries = scope.queries()
-        # Somebody who wants nothing but Resource Graph gives it the whole time.
+        # If only Resource Graph is wanted, it can use the whole time.
         self._share = GRAPH if settings.source == "auto" else 1.0
-        self._many = 4 if settings.concurrency > 1 else 0  # pages from which on they are read side by side
+        self._many = 4 if settings.concurrency > 1 else 0  # number of pages from which they are read in parallel
         self._used = 0
         self.members: dict[str, int] = {}  # of uniform sets, as Resource Graph counts them
 
     def read(self) -> Rows:
-        """Return what Resource Graph knows."""
+        """Return the machines in Resource Graph."""
         s, scope = self._settings, self._scope
         sets = self._start_sets() if scope.vmss_groups or s.vmss_tags else []
         machines = self._start(graph.VM) if scope.vm_groups else []
@@ -68,16 +68,16 @@ class GraphRoute:
         return found
 
     def ids(self) -> set[str]:
-        """Return the ids, in lower case, of all machines that Resource Graph knows, whatever their tags."""
+        """Return the ids, in lower case, of all machines in Resource Graph, regardless of tags."""
         filters = {name: value for name, value in self._filters().items() if name != "tags"}
         where = graph.conditions(filters, self._scope.vm_groups.everywhere())
         return {str(row["id"]).lower() for row in self._rows(self._ask(graph.ids(graph.VM, where), dict))}
 
     def _filters(self) -> dict[str, t.Any]:
-        """Return what Resource Graph can decide, with the resource groups that there are."""
+        """Return the filters that Resource Graph can apply, with the existing resource groups."""
         found = dict(self._settings.filters)
         if self._settings.vmss_tags:
-            found.pop("tags", None)  # those of the set are not in the row
+            found.pop("tags", None)  # the row does not contain the tags of the set
         if found.pop("resource_groups", None) and "*" not in self._scope.filtered.everywhere():
             found["resource_groups"] = self._scope.filtered.everywhere()
         return found
@@ -103,7 +103,7 @@ class GraphRoute:
         return found
 
     def _rest(self, begun: graph.Begun, convert: Callable[[Row], t.Any]) -> list[t.Any]:
-        """Return all rows of an answer of many pages; its last page shows whether rows can be skipped."""
+        """Return all rows of an answer with many pages; its last page shows whether rows can be skipped."""
         try:
             found = self._side_by_side(begun, convert)
         except RequestError as exc:
@@ -145,7 +145,7 @@ class GraphRoute:
         """
         Add the machines and their interfaces.
 
-        Where Azure does not take that query, both are asked for apart, and tags are left to the client.
+        If Azure refuses that query, both are read separately, and the client filters by tags.
         """
         try:
             pairs = self._rows(tasks, _pair)
@@ -166,7 +166,7 @@ class GraphRoute:
             found.nics.extend(self._missed(known.values(), nics))
 
     def _missed(self, machines: Iterable[Row], nics: Iterable[Row]) -> list[Row]:
-        """Return the interfaces that a machine names and that do not name it: they are not beside it."""
+        """Return the interfaces that a machine names and that do not name it, because the query does not join them."""
         read = {str(one["id"]).lower() for one in nics}
         named = {str(one.get("id") or "").lower() for row in machines for one in model.nics_of(row)}
         missed = sorted(named - read - {""})
@@ -176,7 +176,7 @@ class GraphRoute:
         return self._rows(self._ask(graph.query(graph.NIC, graph.NIC_COLUMNS, where), model.flat_nic), model.flat_nic)
 
     def _start_addresses(self, kind: str, nics: list[Row]) -> list[Task]:
-        """Begin to read public addresses; from the lists where they would use up the quota."""
+        """Start to read public addresses; from the lists if queries would use up the quota."""
         wanted = sum(1 for nic in nics for ip in nic["ips"] if ip["public"])
         if not wanted:
             return []
@@ -192,7 +192,7 @@ class GraphRoute:
     # Scale sets
 
     def _start_sets(self) -> list[tuple[str, Task]]:
-        """Read the scale sets from Resource Manager, which knows their true capacity, or else from the graph."""
+        """Start to read scale sets from Resource Manager, which knows their exact capacity, or from Resource Graph."""
         if self._scope.subscriptions and self._settings.verify != "none":
             return [
                 (one, self._work.start(f"scale sets of subscription {one}", self._lists.scale_sets, one))
@@ -201,7 +201,7 @@ class GraphRoute:
         return [("", task) for task in self._ask(_SCALE_SETS, model.flat_scale_set)]
 
     def _sets(self, started: tuple[str, Task]) -> list[Row]:
-        """Return the scale sets; those of the graph where their list cannot be read."""
+        """Return the scale sets; those of Resource Graph if their list cannot be read."""
         subscription, task = started
         if not subscription:
             return self._rows([task], model.flat_scale_set)
@@ -258,7 +258,7 @@ class GraphRoute:
     def _instances(self, found: Rows, uniform: list[Row], more: dict[str, t.Any]) -> Rows:
         read = Rows([], [], [], [])
         self._finish(graph.INSTANCE, more["machines"], read)
-        # A set that the list does not have yet is no reason to lose its instances.
+        # If the list does not yet contain a set, keep its instances.
         unwanted = set(model.by_id(found.scale_sets)) - set(model.by_id(uniform))
         machines = [
             one
@@ -280,7 +280,7 @@ def _pair(row: Row) -> tuple[Row, Row | None]:
 
 
 def _machine(row: Row) -> Row:
-    """Return a row of Resource Graph; the whole properties come when the exact columns were refused."""
+    """Return a row of Resource Graph; it has all properties if Azure refused the exact columns."""
     if "properties" in row:
         return model.flat_machine(row)
     row["instanceView"] = row["instanceView"] if isinstance(row.get("instanceView"), dict) else {}
@@ -288,7 +288,7 @@ def _machine(row: Row) -> Row:
 
 
 def _counted(rows: Iterable[Row]) -> dict[str, int]:
-    """Return the numbers of instances by their set, from rows of counts or of single ids."""
+    """Return the number of instances of each set, from rows of counts or of single ids."""
     found: dict[str, int] = {}
     for row in rows:
         owner = str(row["id"]).lower().partition("/virtualmachines/")[0]

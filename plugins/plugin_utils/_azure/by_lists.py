@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The lists of Resource Manager: the way where Resource Graph cannot be used, and for what it does not know yet."""
+"""Read machines from the lists of Resource Manager, if Resource Graph is not available or not up to date."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class ListRoute:
         return found
 
     def start_sets(self, subscriptions: Iterable[str]) -> list[Task]:
-        """Begin to read the scale sets of some subscriptions."""
+        """Start to read the scale sets of some subscriptions."""
         return [
             self._work.start(f"scale sets of subscription {one}", self._lists.scale_sets, one) for one in subscriptions
         ]
 
     def read_groups(self, groups: Mapping[str, Iterable[str]]) -> Rows:
-        """Return the machines of some resource groups with all that belongs to them; what cannot be read is a gap."""
+        """Return the machines of some resource groups with their resources; a list that cannot be read is a gap."""
         found = Rows([], [], [], [])
         machines = self._start_machines(groups)
         around = self._start_networks(groups)
@@ -100,7 +100,7 @@ class ListRoute:
             getattr(found, kind).extend(self._work.optional(task) or [])
 
     def _tell_short(self, members: Iterable[scale_sets.Members]) -> None:
-        """Say where a set's own list has another number of instances than its capacity."""
+        """Report sets whose list has another number of instances than their capacity."""
         if self._settings.verify == "none":
             return
         for one in members:
@@ -111,7 +111,7 @@ class ListRoute:
                 )
 
     def _tell_nameless(self, machines: list[Row]) -> None:
-        """Say so if the lists gave no name from inside any machine: such a name may differ from that of the profile."""
+        """Report it if the lists have no host name from inside any machine; that name may differ from the profile."""
         running = [one for one in machines if model.power_state(one["instanceView"]) == "running"]
         if running and not any(one["instanceView"].get("computerName") for one in running):
             self._work.notes.append(
@@ -120,7 +120,7 @@ class ListRoute:
 
 
 def _add_states(machines: Iterable[Row], answers: Iterable[t.Any]) -> None:
-    """Give every machine the instance view of the second list; say so where that list could not be read."""
+    """Add the instance view of the second list to every machine; report it if that list cannot be read."""
     states: dict[str, Row] = {}
     failed = False
     for answer in answers:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Requests to Azure Resource Manager and what can be wrong with the answers."""
+"""Send requests to Azure Resource Manager and check the answers."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if t.TYPE_CHECKING:
 
     Send = Callable[[str, str, t.Any], tuple[int, t.Mapping[str, str], bytes]]
 
-_ATTEMPTS = 3  # at an answer that cannot be read
+_ATTEMPTS = 3  # for an answer that cannot be read
 
 
 class Client:
-    """JSON in, JSON out; pages; every oddity of an answer becomes an exception that says so."""
+    """Sends and returns JSON, and reads pages; every invalid answer raises an exception that describes it."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Client:
         return self._json("POST", self._url(path, query), body)
 
     def pages(self, path: str, query: t.Mapping[str, str]) -> Iterator[list[dict[str, t.Any]]]:
-        """Yield the pages of a list; a next link may neither leave this host nor come back to a page seen before."""
+        """Yield the pages of a list; a next link must not leave this host or return to an earlier page."""
         url = self._url(path, query)
         seen = set()
         while url:
@@ -104,7 +104,7 @@ class Client:
             answer = _decoded(content)
             usable = isinstance(answer, dict) and (wants is None or isinstance(answer.get(wants), list))
             last = attempt == _ATTEMPTS - 1
-            # A row that is none may come right the next time; if it does not, the reader of the list says so.
+            # An invalid row may be correct in the next answer; otherwise the reader of the list reports it.
             if usable and (last or wants is None or all(isinstance(row, dict) for row in answer[wants])):
                 return t.cast("dict[str, t.Any]", answer)
             if not last:
@@ -126,7 +126,7 @@ def _decoded(content: bytes) -> t.Any:
 def _refused(
     status: int, headers: t.Mapping[str, str], content: bytes, where: str, redact: Callable[[str], str]
 ) -> RequestError:
-    """Return the error of an answer; compute's 429 has its code at the top, all others below C(error)."""
+    """Return the error of an answer; compute's 429 has its code at the top level, all others below C(error)."""
     answer = _decoded(content)
     body = answer if isinstance(answer, dict) else {}
     error: dict[str, t.Any] = body["error"] if isinstance(body.get("error"), dict) else body
@@ -144,7 +144,7 @@ def _request_id(headers: t.Mapping[str, str]) -> str:
 
 
 class Sender:
-    """The real way to send, through azure-core; made once per run."""
+    """Sends requests through azure-core; made once per run."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Sender:
         self._pipeline = pipeline.build(credential, self._scope, settings, verify, self.counter, waiting)
 
     def sign_in(self) -> None:
-        """Open the transport and get the token before many threads want both at once."""
+        """Open the transport and get the token before several threads need both."""
         with _ReadableErrors(self._redact), self._open.during(f"the sign-in at {self._cloud.authority}"):
             self._pipeline.__enter__()
             self._credential.get_token(self._scope)
@@ -177,7 +177,7 @@ class Sender:
         self._pipeline.__exit__()
 
     def renew(self) -> None:
-        """Drop a token that was refused."""
+        """Discard a token that was refused."""
         self._credential.renew(None)
 
     def __call__(self, method: str, url: str, body: t.Any) -> tuple[int, t.Mapping[str, str], bytes]:
@@ -185,7 +185,7 @@ class Sender:
         return self._send(method, url, body)
 
     def once(self, method: str, url: str, body: t.Any) -> tuple[int, t.Mapping[str, str], bytes]:
-        """Send a request that only saves time: with one retry at most."""
+        """Send a request that only saves time, with at most one retry."""
         return self._send(method, url, body, retry_total=1)
 
     def _send(self, method: str, url: str, body: t.Any, **more: t.Any) -> tuple[int, t.Mapping[str, str], bytes]:
@@ -199,17 +199,17 @@ class Sender:
 
 
 class _ReadableErrors:
-    """Turn azure-core's and azure-identity's exceptions into one line without the request."""
+    """Convert exceptions of azure-core and azure-identity to one line without the request."""
 
     def __init__(self, redact: Callable[[str], str], where: str = "") -> None:
         self._redact = redact
         self._where = where
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Prepare nothing."""
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: t.Any) -> None:
-        """Replace the exception and drop its cause, which holds the request."""
+        """Replace the exception and remove its cause, which contains the request."""
         if isinstance(error, ThrottledError):
             raise ThrottledError(f"{self._where}: {error}", error.status) from None
         if error is None or isinstance(error, AzureInventoryError):
@@ -223,7 +223,7 @@ class _ReadableErrors:
 
 
 def find_cloud(name: str, fetch: Callable[[str], t.Any]) -> Cloud:
-    """Return a cloud by its name, or ask the Resource Manager at a URL what belongs to it."""
+    """Return a cloud by its name, or read its metadata from the Resource Manager at a URL."""
     known = CLOUDS.get(name.lower())
     if known:
         return known

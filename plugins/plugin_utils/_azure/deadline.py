@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""One deadline for everything: threads that nobody has to wait for, and the name of what was slow."""
+"""Enforce one deadline with threads that do not block the exit, and find the slow request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
 
 
 class Deadline:
-    """The end of all waiting, in seconds from the beginning."""
+    """The deadline of all requests, in seconds from the start."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds
@@ -28,12 +28,12 @@ class Deadline:
         self._start = clock()
 
     def left(self, share: float = 1.0) -> float:
-        """Return the seconds that are left of a share of the whole time."""
+        """Return the seconds left of a share of the whole time."""
         return max(0.0, self._start + share * self.seconds - self._clock())
 
 
 class Open:
-    """The requests that are under way, so that an error can name the slow one."""
+    """The requests in progress, so that an error can name the slow one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -43,7 +43,7 @@ class Open:
 
     @contextlib.contextmanager
     def during(self, what: str) -> Iterator[None]:
-        """Note a request until it is over."""
+        """Record a request until it ends."""
         number = next(self._number)
         with self._lock:
             self._since[number] = (self._clock(), what)
@@ -54,7 +54,7 @@ class Open:
                 del self._since[number]
 
     def slowest(self, otherwise: str) -> str:
-        """Return what has been waited for longest."""
+        """Return the request with the longest wait."""
         with self._lock:
             start, what = min(self._since.values(), default=(0.0, ""))
         return (
@@ -64,10 +64,10 @@ class Open:
 
 class Pool:
     """
-    A few threads that work through what is submitted.
+    A few threads that process submitted functions.
 
-    They are daemons: one that hangs in a read neither keeps Python from ending nor anybody else waiting, which those of
-    concurrent.futures would.
+    They are daemon threads: a thread that hangs in a read delays neither the exit of Python nor other threads.
+    The threads of concurrent.futures would.
     """
 
     def __init__(self, workers: int) -> None:
@@ -91,10 +91,10 @@ class Pool:
             if item is None:
                 return
             _run(*item)
-            del item  # or the last answer lives as long as the thread
+            del item  # otherwise the last answer stays in memory as long as the thread
 
     def close(self) -> None:
-        """Take nothing more; what has not begun is dropped."""
+        """Accept no more functions, and drop those that have not started."""
         with contextlib.suppress(queue.Empty):
             while True:
                 item = self._queue.get_nowait()

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What can go wrong with one request, and how an error text is kept free of secrets."""
+"""Define the errors of a request, and remove secrets from error messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import quote
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import AzureInventoryError
 
 _HIDDEN = "(hidden)"
-# What looks like a token, whoever made it: the scheme of the header, and the beginning of every JSON web token.
+# Strings that look like a token from any source: the scheme of the header, and the start of every JSON web token.
 _PATTERNS = (
     re.compile(r"(?i)(bearer[\s\"':=]+)[\w.~+/=-]{8,}"),
     re.compile(r"()eyJ[\w-]{8,}(?:\.[\w-]*)*"),
@@ -29,7 +29,7 @@ class RequestError(AzureInventoryError):
     def __init__(
         self, status: int, code: str, message: str, request_id: str = "", where: str = "", text: str = ""
     ) -> None:
-        """Take what the answer says; text is the whole text where there is no answer."""
+        """Accept the fields of the answer; text is the whole message if there is no answer."""
         self.status = status
         self.code = code
         self.message = message
@@ -37,31 +37,31 @@ class RequestError(AzureInventoryError):
         super().__init__(text or f"{where or 'Azure'} answered {status} {code}: {message}{suffix}")
 
     def is_refusal(self) -> bool:
-        """Return whether the caller lacks a right."""
+        """Return whether the caller lacks a permission."""
         return self.status in (401, 403)
 
 
 class BrokenAnswerError(RequestError):
-    """The answer is cut, not JSON, or not of the form that is documented."""
+    """The answer is truncated, not JSON, or not of the documented form."""
 
 
 class NoAnswerError(RequestError):
-    """There is no answer: Azure cannot be reached, asks for too long a pause, or is too slow."""
+    """There is no answer: Azure is unreachable, requests too long a pause, or is too slow."""
 
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(status, type(self).__name__, text, text=text)
 
 
 class ThrottledError(NoAnswerError):
-    """Azure asks for a longer pause than is allowed."""
+    """Azure requests a longer pause than allowed."""
 
 
 class SlowError(NoAnswerError):
-    """An answer did not come within its part of the deadline."""
+    """An answer did not arrive within its share of the deadline."""
 
 
 class Redactor:
-    """Takes secrets out of texts that a person will see: those that it was told, and all that looks like a token."""
+    """Removes known secrets, and all strings that look like a token, from messages."""
 
     def __init__(self, *secrets: str) -> None:
         self._secrets: set[str] = set()
@@ -70,13 +70,13 @@ class Redactor:
             self.add(secret)
 
     def add(self, secret: str) -> None:
-        """Remember a secret in the forms in which a proxy may show it."""
+        """Add a secret in the forms that a proxy may show."""
         if len(secret) >= 4:
             with self._lock:
                 self._secrets |= {secret, quote(secret, safe="")}
 
     def __call__(self, text: str) -> str:
-        """Return the text without secrets."""
+        """Return the string without secrets."""
         with self._lock:
             known = sorted(self._secrets, key=len, reverse=True)
         for secret in known:
@@ -87,5 +87,5 @@ class Redactor:
 
 
 def plain(text: t.Any, redact: t.Callable[[str], str], limit: int) -> str:
-    """Return a text from outside in one line, without secrets; a secret is hidden before the text is cut."""
+    """Return an external message in one line, without secrets; secrets are removed before it is truncated."""
     return redact(" ".join(str(text).split()))[:limit]

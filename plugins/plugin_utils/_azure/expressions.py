@@ -4,10 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-The common simple expressions, read straight from a mapping.
+Evaluate common simple expressions directly on a mapping, without Jinja.
 
-Jinja needs about 0.6 ms for one of them, which is minutes for many machines and groups. Everything that is not
-plainly one of the forms below is left to Jinja, and so is every value that is not there.
+Jinja needs about 0.6 ms for each expression, which is minutes for many machines and groups. Jinja evaluates only
+missing values, and expressions that do not clearly have one of the forms below.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _OF_DICT = frozenset(dir(dict))  # Jinja would find the method, not the key
 
 
 class LeaveToJinjaError(Exception):
-    """Only Jinja knows what this is for these variables."""
+    """Jinja must evaluate the expression for these variables."""
 
 
 class MissingError(Exception):
-    """The expression plainly names a variable that is not there."""
+    """The expression names a variable that is missing."""
 
 
 @functools.lru_cache(maxsize=512)
 def value_of(expression: str) -> Callable[[Scope], t.Any] | None:
-    """Return a function for an expression such as C(tags.role | default('none')), or None if it is none of these."""
+    """Return a function for an expression such as C(tags.role | default('none')), or None for any other form."""
     match = _READ.fullmatch(expression)
     parts = _parts(match["path"]) if match else None
     if match is None or parts is None:
@@ -67,7 +67,7 @@ def value_of(expression: str) -> Callable[[Scope], t.Any] | None:
 
 @functools.lru_cache(maxsize=512)
 def test_of(expression: str) -> Callable[[Scope], bool] | None:
-    """Return a function for a condition such as C(powerstate != 'running'), or None if it is none of these."""
+    """Return a function for a condition such as C(powerstate != 'running'), or None for any other form."""
     for pattern, compare in ((_EQUAL, _equal), (_AMONG, _among), (_PART, _part), (_THERE, None)):
         match = pattern.fullmatch(expression)
         if match is None:
@@ -115,7 +115,7 @@ def _part(value: t.Any, operand: str) -> bool:
 
 
 def _parts(path: str) -> tuple[str, ...] | None:
-    """Return the names of a path; None if Jinja could mean something else by one of them."""
+    """Return the names in a path, or None if Jinja could interpret one of them differently."""
     first = re.split(r"[.\[]", path, maxsplit=1)[0]
     steps = _SPLIT.findall(path[len(first) :])
     if first in _WORDS or any(dotted in _OF_DICT for dotted, _single, _double in steps if dotted):
@@ -124,7 +124,7 @@ def _parts(path: str) -> tuple[str, ...] | None:
 
 
 def _walk(parts: tuple[str, ...], scope: Scope) -> tuple[bool, t.Any]:
-    """Return whether the value is there, and the value; a gap before the last step is left to Jinja."""
+    """Return whether the value exists, and the value; Jinja handles a path that is missing before its last step."""
     value: t.Any = scope
     for position, name in enumerate(parts):
         if not isinstance(value, dict):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Which machines there are: choose a route, ask side by side, join, and name every gap."""
+"""Find all machines: choose a route, send requests in parallel, join the answers, and report every gap."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if t.TYPE_CHECKING:
 
 
 class Found(t.NamedTuple):
-    """The records, what could not be read (empty if the list is complete), and what is worth a remark."""
+    """The records, the gaps (empty if the list is complete) and the remarks."""
 
     records: list[Row]
     gaps: list[str]
@@ -41,7 +41,7 @@ class Fetcher:
     def __init__(
         self, client: Client, settings: Settings, work: Work | None = None, hasty: Client | None = None
     ) -> None:
-        """Read with a client; hasty is one that gives up early, for a request that only saves time."""
+        """Use a client; hasty is a client with short limits, for requests that only save time."""
         self._client = client
         self._settings = settings
         self._work = work or Work(Deadline(settings.deadline), settings.concurrency)
@@ -49,7 +49,7 @@ class Fetcher:
         self._hasty = Lists(hasty or client, settings, self._work.gaps.append)
 
     def run(self) -> Found:
-        """Return every machine that the settings ask for."""
+        """Return every machine that the settings select."""
         try:
             rows = self._rows()
         finally:
@@ -67,7 +67,7 @@ class Fetcher:
         return rows
 
     def _by_graph(self, scope: Scope, by_lists: ListRoute) -> Rows | None:
-        """Return what Resource Graph knows, made complete, or None if it cannot answer and the lists may."""
+        """Return the completed answer of Resource Graph, or None if it fails and the lists can replace it."""
         check = Check(self._work, self._lists, self._hasty, by_lists, scope, self._settings)
         route = GraphRoute(self._work, self._lists, self._client, self._settings, scope)
         try:
@@ -84,7 +84,7 @@ class Fetcher:
         return check.complete(found, route)
 
     def _tell_unknown_sets(self, rows: Rows) -> None:
-        """Say which scale sets the filter names and nobody has: a wrong name looks like an empty set."""
+        """Report scale sets of the filter that do not exist, because a wrong name looks like an empty set."""
         known = {str(one["name"]).lower() for one in rows.scale_sets}
         known |= {str(model.last(scale_sets.set_of(one))) for one in rows.machines}
         missing = [one for one in self._settings.filters.get("scale_sets", ()) if one not in known]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Which records become hosts: structured filters, JMESPath, and the default rules for machines that are off."""
+"""Select the records that become hosts: filters, JMESPath, and the default rules for stopped machines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
     Record = dict[str, t.Any]
 
-# The rules of azure_rm, word for word, because files set this option to drop one of them.
+# The exact rules of azure_rm, because inventory files set this option to remove one of them.
 DEFAULT_RULES = ('powerstate != "running"', 'provisioning_state != "succeeded"')
 OFF = ("stopped", "stopping", "deallocated", "deallocating", "hibernated")
 
@@ -36,7 +36,7 @@ _COLUMNS = {
 
 
 def keep(records: Iterable[Record], filters: Mapping[str, t.Any]) -> list[Record]:
-    """Return the records that meet every filter; texts are compared without case, tag values with it."""
+    """Return the records that match every filter; strings are compared without case, tag values with case."""
     return [record for record in records if _meets(record, filters)]
 
 
@@ -53,12 +53,12 @@ def _among(key: str, record: Record, column: str, values: Sequence[str]) -> bool
     value = str(record[column] or "").lower()
     if key == "resource_groups":
         return fits(value, values)
-    # A state that could not be read rules nobody out; a warning says that it is missing.
+    # A state that cannot be read excludes no machine; a warning reports that it is missing.
     return value in values or (key == "powerstates" and "powerstate" in record["facts_missing"])
 
 
 def _has_tags(tags: Mapping[str, t.Any], wanted: Mapping[str, t.Any]) -> bool:
-    """Return whether all tags are there; their names have no case, as in Azure, their values have."""
+    """Return whether all tags match; as in Azure, names of tags ignore case and values do not."""
     for name, values in wanted.items():
         value = tag(tags, name)
         if value is None or (values is not None and str(value) not in values):
@@ -67,7 +67,7 @@ def _has_tags(tags: Mapping[str, t.Any], wanted: Mapping[str, t.Any]) -> bool:
 
 
 def may_meet(row: Record, filters: Mapping[str, t.Any]) -> bool:
-    """Return whether a machine can meet the filters, from what a list of names says of it."""
+    """Return whether a machine can match the filters, from its entry in a list of names."""
     names, locations = filters.get("names"), filters.get("locations")
     if names and str(model.last(row["id"])).lower() not in names:
         return False
@@ -76,12 +76,12 @@ def may_meet(row: Record, filters: Mapping[str, t.Any]) -> bool:
     groups = filters.get("resource_groups")
     if groups and not fits(model.part(row["id"], "resourcegroups"), groups):
         return False
-    # A set's tags may come to its members, and a list of states has no tags at all.
+    # A member may inherit the tags of its set, and a list of states has no tags.
     return not isinstance(row.get("tags"), dict) or _has_tags(row["tags"], filters.get("tags") or {})
 
 
 def select(records: list[Record], query: str | None) -> list[Record]:
-    """Return the records that a JMESPath query over the whole list picks."""
+    """Return the records that a JMESPath query on the whole list selects."""
     if not query:
         return records
     try:
@@ -99,12 +99,12 @@ def select(records: list[Record], query: str | None) -> list[Record]:
 
 
 def uses_default_rules(rules: Sequence[str]) -> bool:
-    """Return whether the rules about machines that are off were left as they are."""
+    """Return whether the rules for stopped machines have their default values."""
     return tuple(rules) == DEFAULT_RULES
 
 
 def hidden_by_default(record: Record) -> str | None:
-    """Return why the default rules skip a machine: C(off) is ordinary, anything else deserves a warning."""
+    """Return why the default rules skip a machine: C(off) is normal, any other reason deserves a warning."""
     if record["powerstate"] != "running":
         if "powerstate" in record["facts_missing"]:
             return None

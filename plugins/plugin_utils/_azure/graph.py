@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Questions to Azure Resource Graph: the query texts, and reading all pages of an answer."""
+"""Build queries for Azure Resource Graph, and read all pages of an answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 T = t.TypeVar("T")
 
 PATH = "/providers/Microsoft.ResourceGraph/resources"
-PAGE = 1000  # the most that one answer may hold
+PAGE = 1000  # the most rows that one answer can contain
 SCOPE = 300  # subscriptions per query
 QUOTA = 15  # queries in five seconds
 
@@ -35,7 +35,7 @@ INSTANCE_ADDRESS = f"{INSTANCE_NIC}/ipconfigurations/publicipaddresses"
 SCALE_SET = "microsoft.compute/virtualmachinescalesets"
 
 COMMON = "id, name, type, location, resourceGroup, subscriptionId"
-WHOLE = f"{COMMON}, zones, tags, plan, sku, identity, properties"  # when Azure refuses the exact projection
+WHOLE = f"{COMMON}, zones, tags, plan, sku, identity, properties"  # if Azure refuses the exact projection
 
 _OF_A_MACHINE = {
     "vmId": "properties.vmId",
@@ -68,7 +68,7 @@ NIC_COLUMNS = (
     "mac = tostring(properties.macAddress), nsgId = tostring(properties.networkSecurityGroup.id), "
     "accelerated = properties.enableAcceleratedNetworking, ipConfigurations = properties.ipConfigurations"
 )
-# The same columns beside those of the machine that the interface belongs to.
+# The same columns next to those of the machine of the interface.
 _JOINED_NIC_COLUMNS = NIC_COLUMNS.replace("id, name, vmId =", "nicId = id, nicName = name, vmKey =")
 ADDRESS_COLUMNS = (
     "id, name, ip = tostring(properties.ipAddress), fqdn = tostring(properties.dnsSettings.fqdn), "
@@ -81,28 +81,28 @@ SCALE_SET_COLUMNS = (
 
 
 class GraphError(RequestError):
-    """Resource Graph's answers do not fit together; the other route has to be taken."""
+    """The answers of Resource Graph are inconsistent; use the other route."""
 
     def __init__(self, text: str) -> None:
         super().__init__(200, "Inconsistent", text, where="POST Resource Graph")
 
 
 class Query(t.NamedTuple):
-    """A query and the way back if Azure knows less than its documentation says."""
+    """A query, and its replacement if Azure supports less than its documentation says."""
 
     text: str
     plain: str
 
 
 def literal(text: str) -> str:
-    """Return a text as a literal of the query language; this is the only way user input enters a query."""
+    """Return a string as a literal of the query language; user input enters a query only through this function."""
     if any(ord(char) < 32 or ord(char) == 127 for char in text):
         raise ConfigError(f"the filter value {text!r} has a control character, which Resource Graph does not allow")
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def conditions(filters: Mapping[str, t.Any], groups: Sequence[str], extra: str = "") -> list[str]:
-    """Return the where clauses of what can be decided on the server; the client decides everything again."""
+    """Return the where clauses of the filters that the server can apply; the client applies all filters again."""
     found = []
     if groups and "*" not in groups:
         found.append(f"resourceGroup in~ ({_literals(groups)})")
@@ -117,10 +117,10 @@ def conditions(filters: Mapping[str, t.Any], groups: Sequence[str], extra: str =
 
 def _tag_condition(tag: str, values: tuple[str, ...] | None) -> list[str]:
     """
-    Return a condition that every wanted machine meets.
+    Return a condition that every selected machine meets.
 
-    Resource Graph looks a tag up with regard to case and Azure does not, so both sides are in lower case; the client
-    looks at the case of the value. What has no plain lower case is left to the client altogether.
+    Resource Graph considers the case of tag names and Azure ignores it, so both sides are in lower case. The client
+    checks the case of the value. Strings without a simple lower case are checked only by the client.
     """
     if not all(text.isascii() for text in (tag, *(values or ()))):
         return []
@@ -131,7 +131,7 @@ def _tag_condition(tag: str, values: tuple[str, ...] | None) -> list[str]:
 
 
 def table(kind: str) -> str:
-    """Return the table that holds a type; instances of uniform scale sets live in one of their own."""
+    """Return the table that contains a type; instances of uniform scale sets have their own table."""
     return "ComputeResources" if kind.startswith(INSTANCE) else "resources"
 
 
@@ -148,9 +148,9 @@ def query(kind: str, columns: str, where: Iterable[str] = ()) -> Query:
 
 def joined(kind: str, where: Iterable[str]) -> Query:
     """
-    Return the query for machines beside their interfaces, one row for each interface, which saves half of the queries.
+    Return the query for machines joined with their interfaces, one row per interface; it halves the queries.
 
-    A machine without an interface is there, too. There is no way back but to ask for both apart.
+    Machines without an interface are included. The only replacement is to query both separately.
     """
     nic_kind, owner = (NIC, "tostring(properties.virtualMachine.id)")
     if kind == INSTANCE:
@@ -168,7 +168,7 @@ def joined(kind: str, where: Iterable[str]) -> Query:
 
 
 def nic_of(row: Row) -> Row | None:
-    """Return the interface beside a machine in the form of a row of its own, or None."""
+    """Return the interface in the row of a machine in the form of its own row, or None."""
     if not row.get("nicId"):
         return None
     columns = ("isPrimary", "mac", "nsgId", "accelerated", "ipConfigurations")
@@ -176,13 +176,13 @@ def nic_of(row: Row) -> Row | None:
 
 
 def ids(kind: str, where: Iterable[str]) -> Query:
-    """Return the query for nothing but ids."""
+    """Return the query for ids only."""
     text = "\n".join([*_source(kind, where), "| project id", "| order by id asc"])
     return Query(text, text)
 
 
 def counts(where: Iterable[str]) -> Query:
-    """Return the query for the number of instances of each uniform set; instead of it, their ids."""
+    """Return the query for the number of instances of each uniform set; its replacement returns their ids."""
     lines = [
         *_source(INSTANCE, where),
         "| project id = tostring(split(tolower(id), '/virtualmachines/')[0])",
@@ -204,7 +204,7 @@ SUBSCRIPTIONS = Query(
 
 
 class Page(t.NamedTuple):
-    """A part of an answer: the rows, what each of them is known by, and the way to the next."""
+    """One page of an answer: the rows, their keys, and the link to the next page."""
 
     rows: list[t.Any]
     ids: set[str]
@@ -213,7 +213,7 @@ class Page(t.NamedTuple):
 
 
 class Begun(t.NamedTuple):
-    """The first page of an answer of many, whose others can be asked for side by side."""
+    """The first page of an answer with many pages; the other pages can be read in parallel."""
 
     first: Page
     size: int
@@ -224,14 +224,14 @@ class Begun(t.NamedTuple):
 def rows(
     client: Client, version: str, scope: Mapping[str, t.Any], asked: Query, convert: Callable[[Row], T]
 ) -> list[T]:
-    """Return every row of a query, converted page by page; never fewer than Azure says there are."""
+    """Return every row of a query, converted page by page; never fewer than Azure announces."""
     return t.cast("list[T]", begin(client, version, scope, asked, convert, many=0))
 
 
 def page(
     client: Client, version: str, begun: Begun, convert: Callable[[Row], t.Any], skip: int = 0, token: str = ""
 ) -> Page:
-    """Return one more page of an answer, by the rows to skip or by the token of the page before it."""
+    """Return one more page of an answer, by the number of rows to skip or by the token of the previous page."""
     reader = _Reader(client, version, begun.scope, begun.text, begun.size)
     try:
         return reader.page(convert, token, skip)
@@ -247,7 +247,7 @@ def begin(
     convert: Callable[[Row], T],
     many: int = 4,
 ) -> list[T] | Begun:
-    """Return every row of a query, or its first page if it has at least so many of them (none: 0)."""
+    """Return every row of a query, or only its first page if it has at least this many pages (0: every row)."""
     text = asked.text
     for attempt in range(3):
         try:
@@ -271,7 +271,7 @@ def begin(
 
 
 class _InconsistentError(Exception):
-    """The pages of one answer do not fit together; asking again may help."""
+    """The pages of one answer are inconsistent; a new query may help."""
 
 
 class _Reader:
@@ -284,7 +284,7 @@ class _Reader:
         self.size = size
 
     def read(self, convert: Callable[[Row], T], first: Page) -> list[T]:
-        """Return all rows after checking that none is missing and none came twice."""
+        """Return all rows after a check that none is missing or duplicate."""
         found, ids, tokens, last = list(first.rows), set(first.ids), {""}, first
         while last.token:
             if last.token in tokens or not last.rows:
@@ -297,7 +297,7 @@ class _Reader:
         return found
 
     def page(self, convert: Callable[[Row], t.Any], token: str = "", skip: int = 0) -> Page:
-        """Return one page, whose rows are all there."""
+        """Return one complete page."""
         answer = self._answer(token, skip)
         data = answer.get("data")
         if not isinstance(data, list):
@@ -326,7 +326,7 @@ class _Reader:
 
 
 def check(count: int, distinct: int, total: int) -> None:
-    """Refuse rows that are fewer than announced, or some of them twice."""
+    """Refuse missing or duplicate rows."""
     if total not in (-1, count):
         raise _InconsistentError(f"Resource Graph announced {total} rows and gave {count}")
     if distinct != count:
@@ -334,7 +334,7 @@ def check(count: int, distinct: int, total: int) -> None:
 
 
 def together(begun: Begun, pages: Iterable[Page]) -> list[t.Any] | None:
-    """Return the rows of all pages, or None if they do not fit together and have to be asked for in turn."""
+    """Return the rows of all pages, or None if they are inconsistent and must be read one after another."""
     parts = [begun.first, *pages]
     found = [row for part in parts for row in part.rows]
     try:

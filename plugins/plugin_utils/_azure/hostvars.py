@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""From records to host variables: names with the prefix, azure_rm's names, and the address to connect to."""
+"""Convert records to host variables: prefixed names, names of azure_rm, and the address to connect to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
     Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
     Record = dict[str, t.Any]
 
-# What every host gets by default. Ansible spends about 15 microseconds and half a kilobyte on every text among them.
+# Default variables of every host. Ansible needs about 15 microseconds and half a kilobyte for each string.
 STANDARD = (
     "id",
     "name",
@@ -42,15 +42,15 @@ STANDARD = (
     "slurm_switch",
 )
 
-# Names that azure_rm users know for the same thing.
+# Names of azure_rm for the same values.
 ALIASES = {"virtual_machine_size": "vm_size", "public_ipv4_addresses": "public_ipv4_address"}
 
-# Only in azure_rm's list of variables if there is something to say.
+# In the variables of azure_rm only if they have a value.
 _SILENT_WHEN_EMPTY = ("facts_missing",)
 
 
 class Names:
-    """Which variables a host gets and under which names."""
+    """The variables of a host and their names."""
 
     def __init__(self, prefix: str, chosen: Sequence[str] | None) -> None:
         self.prefix = prefix
@@ -60,14 +60,14 @@ class Names:
         self._picked = dict.fromkeys(ALIASES.get(self._bare(name), self._bare(name)) for name in picked)
 
     def check(self, known: Iterable[str]) -> None:
-        """Refuse a name that no record has."""
+        """Refuse a name that is in no record."""
         unknown = [name for name in self._picked if name not in set(known)]
         if unknown:
             allowed = ", ".join(sorted(known))
             raise ConfigError(f"host_variables has the unknown name {unknown[0]!r}; allowed: standard, all, {allowed}")
 
     def emitted(self, record: Record) -> Record:
-        """Return the variables of a host by their final names."""
+        """Return the variables of a host with their final names."""
         names = record if self._all else self._picked
         prefix = self.prefix
         found = {prefix + name: record[name] for name in names if name not in _SILENT_WHEN_EMPTY}
@@ -78,7 +78,7 @@ class Names:
         return found
 
     def readable(self, record: Record) -> Record:
-        """Return what expressions may use: every variable under its bare and its prefixed name."""
+        """Return the variables for expressions: each one with its bare and its prefixed name."""
         found = {**record, **{alias: record[name] for alias, name in ALIASES.items()}}
         if self.prefix:
             found.update({self.prefix + name: value for name, value in found.items()})
@@ -89,7 +89,7 @@ class Names:
 
 
 def address_rule(wanted: Sequence[str]) -> Callable[[Record], str | None]:
-    """Return a function that picks ansible_host: the first of public, private or a network that has an address."""
+    """Return a function that selects ansible_host: the first of public, private or a network that has an address."""
     rules = [_one_rule(str(one).strip()) for one in wanted]
 
     def pick(record: Record) -> str | None:

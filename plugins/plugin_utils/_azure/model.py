@@ -4,9 +4,9 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-From Azure's answers to machines: both routes end in the same flat rows, and the rows in the same records.
+Convert answers of Azure to machines: both routes produce the same flat rows, and rows become records.
 
-A record has azure_rm's names for what azure_rm has. Everything that Azure may omit is optional.
+A record uses the names of azure_rm for the same values. All values that Azure may omit are optional.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
 
 class Networks(t.NamedTuple):
-    """Network interfaces and public addresses by their id in lower case; interfaces also by their machine's."""
+    """Network interfaces and public addresses by their id in lower case; interfaces also by the id of their machine."""
 
     nics: dict[str, Row]
     addresses: dict[str, Row]
@@ -30,7 +30,7 @@ class Networks(t.NamedTuple):
 
 
 def networks(nics: Iterable[Row], addresses: Iterable[Row]) -> Networks:
-    """Return the rows in the form that record() looks them up in."""
+    """Return the rows in the form that record() reads."""
     known = by_id(nics)
     owners: dict[str, list[Row]] = {}
     for nic in known.values():
@@ -39,7 +39,7 @@ def networks(nics: Iterable[Row], addresses: Iterable[Row]) -> Networks:
 
 
 def flat_machine(item: Mapping[str, t.Any]) -> Row:
-    """Return a machine of Resource Manager (or of Resource Graph with all its properties) as a flat row."""
+    """Return a machine of Resource Manager (or of Resource Graph with all properties) as a flat row."""
     p = _mapping(item.get("properties"))
     storage = _mapping(p.get("storageProfile"))
     disk = _mapping(storage.get("osDisk"))
@@ -70,7 +70,7 @@ def flat_machine(item: Mapping[str, t.Any]) -> Row:
 
 
 def flat_nic(item: Mapping[str, t.Any]) -> Row:
-    """Return a network interface, in either route's form, with what a host variable needs of it."""
+    """Return a network interface of either route, with the values that host variables need."""
     p = _mapping(item.get("properties"))
     nic_id = str(item.get("id") or "")
     owner = item.get("vmId") or _mapping(p.get("virtualMachine")).get("id") or owner_of_nic(nic_id)
@@ -101,7 +101,7 @@ def _flat_ip(item: Mapping[str, t.Any]) -> Row:
 
 
 def flat_address(item: Mapping[str, t.Any]) -> Row:
-    """Return a public address in either route's form."""
+    """Return a public address of either route."""
     p = _mapping(item.get("properties"))
     return {
         "id": item.get("id"),
@@ -129,13 +129,13 @@ def flat_scale_set(item: Mapping[str, t.Any]) -> Row:
 
 
 def owner_of_nic(nic_id: str) -> str:
-    """Return the machine that the id of a scale set's network interface lies below, or an empty text."""
+    """Return the machine in the id of a network interface of a scale set, or an empty string."""
     head, mark, _rest = nic_id.lower().partition("/networkinterfaces/")
     return head if mark and "/virtualmachines/" in head else ""
 
 
 def part(resource_id: t.Any, kind: str) -> str:
-    """Return the part of a resource id that follows a type, as it is written there."""
+    """Return the part of a resource id that follows a type, with its original case."""
     parts = str(resource_id or "").split("/")
     for position, name in enumerate(parts[:-1]):
         if name.lower() == kind:
@@ -149,13 +149,13 @@ def last(resource_id: t.Any) -> str | None:
 
 
 def default_name(name: str, resource_id: str, digits: int = 4, exact: bool = False) -> str:
-    """Return a name that is unique in Azure; from the id in lower case, so that both routes agree, or as azure_rm."""
+    """Return a name that is unique in Azure: from the id in lower case, equal in both routes, or as in azure_rm."""
     text = resource_id if exact else resource_id.lower()
     digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
     return f"{name}_{digest[:digits]}"
 
 
-# Resource Graph writes types in lower case; azure_rm shows them as Compute does.
+# Resource Graph writes types in lower case; azure_rm uses the case of Compute.
 _TYPES = {
     name.lower(): name
     for name in ("Microsoft.Compute/virtualMachines", "Microsoft.Compute/virtualMachineScaleSets/virtualMachines")
@@ -165,7 +165,7 @@ _TYPES = {
 def record(
     row: Row, networks: Networks, scale_set: Row | None, inherit_tags: bool = False, exact: bool = False
 ) -> Record:
-    """Return all that is known about one machine."""
+    """Return the record of one machine."""
     machine_id = str(row["id"])
     name = str(row.get("name") or last(machine_id))
     view = _mapping(row.get("instanceView"))
@@ -195,7 +195,7 @@ def record(
 
 
 def power_state(view: Mapping[str, t.Any]) -> str:
-    """Return the power state in one word; C(unknown) while Azure does not say."""
+    """Return the power state as one word; C(unknown) until Azure reports it."""
     code = str(_mapping(view.get("powerState")).get("code") or "")
     if not code:
         codes = (str(_mapping(status).get("code") or "") for status in _list(view.get("statuses")))
@@ -216,7 +216,7 @@ def _system(row: Row, view: Mapping[str, t.Any]) -> Record:
     system = "windows" if row.get("isWindows") is True else str(row.get("osType") or "unknown").lower()
     guest, profile = view.get("computerName") or None, row.get("computerName") or None
     return {
-        "computer_name": guest or profile,  # a machine may rename itself, as CycleCloud's do
+        "computer_name": guest or profile,  # a machine may change its own host name, as those of CycleCloud do
         "guest_computer_name": guest,
         "os_computer_name": profile,
         "os_profile": {"system": system},
@@ -284,7 +284,7 @@ def _membership(row: Row, scale_set: Row | None, view: Mapping[str, t.Any]) -> R
 
 
 def _network(row: Row, networks: Networks) -> Record:
-    """Return the network variables: the primary interface first, then in the order in which the machine names them."""
+    """Return the network variables: the primary interface first, then the order of the machine's list."""
     found: Record = {name: [] for name in _NETWORK_LISTS}
     references = _primary_first(nics_of(row), _reference_is_primary)
     if references:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Host names: every machine gets one, and no two machines the same."""
+"""Assign a unique host name to every machine."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def choose(records: Sequence[Record], wanted: Callable[[Record], str], warn: Cal
     """
     Return one name per record.
 
-    Of several machines with one name the oldest keeps it, so that a new machine never takes the name of one in use;
-    the others get the default name, and a longer one if even that is taken.
+    Of several machines with the same name, the oldest keeps it, so that a new machine never takes a name in use;
+    the others get the default name, or a longer name if the default name is in use.
     """
     names = [""] * len(records)
     taken: set[str] = set()
@@ -46,7 +46,7 @@ def choose(records: Sequence[Record], wanted: Callable[[Record], str], warn: Cal
 
 
 def usable(name: t.Any) -> bool:
-    """Return whether a text can be a host name; anything else could be read as a pattern."""
+    """Return whether a string can be a host name; Ansible could read any other string as a pattern."""
     return isinstance(name, str) and bool(_USABLE.fullmatch(name))
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The way to Azure: azure-core's pipeline with the waiting rules of Resource Manager and Resource Graph."""
+"""Build the pipeline of azure-core with the waiting rules of Resource Manager and Resource Graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _QUOTA_RESET = "x-ms-user-quota-resets-after"
 
 
 class Gate:
-    """A barrier in time that all threads share: who was told to wait makes the others wait too."""
+    """A time before which no thread sends a request: a pause for one thread applies to all threads."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -37,15 +37,15 @@ class Gate:
         self._lock = threading.Lock()
         self._open_at = 0.0
         self._counted = 0.0
-        self.waited = 0.0  # seconds in which somebody waited
+        self.waited = 0.0  # seconds in which a thread waited
 
     def pause(self, seconds: float) -> None:
-        """Keep everybody from asking for that long."""
+        """Stop all requests for this number of seconds."""
         with self._lock:
             self._open_at = max(self._open_at, self._clock() + seconds)
 
     def wait(self) -> None:
-        """Return when asking is allowed."""
+        """Return when a request is allowed."""
         while True:
             with self._lock:
                 now = self._clock()
@@ -58,7 +58,7 @@ class Gate:
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
-    """Return how long an answer asks to wait: Retry-After in seconds or as a date, or the quota's reset time."""
+    """Return the pause that an answer requests: Retry-After in seconds or as a date, or the reset time of the quota."""
     wait = headers.get("Retry-After")
     if wait:
         try:
@@ -69,7 +69,7 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
 
 
 def quota_reset(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds until Resource Graph gives a new quota; the header reads hh:mm:ss."""
+    """Return the seconds until Resource Graph resets the quota; the header has the form hh:mm:ss."""
     parts = (headers.get(_QUOTA_RESET) or "").split(":")
     try:
         hours, minutes, seconds = (float(part) for part in parts)
@@ -79,12 +79,12 @@ def quota_reset(headers: Mapping[str, str]) -> float | None:
 
 
 def quota_is_used_up(headers: Mapping[str, str]) -> bool:
-    """Return whether the next query to Resource Graph would be refused."""
+    """Return whether Resource Graph would refuse the next query."""
     return (headers.get(_QUOTA_LEFT) or "").strip() == "0"
 
 
 def _until(date: str, now: str | None) -> float | None:
-    """Return the seconds from the server's own idea of now, which makes a wrong local clock harmless."""
+    """Return the seconds until a date by the clock of the server, so that a wrong local clock does no harm."""
     try:
         end = email.utils.parsedate_to_datetime(date).timestamp()
         start = email.utils.parsedate_to_datetime(now).timestamp() if now else time.time()
@@ -94,12 +94,12 @@ def _until(date: str, now: str | None) -> float | None:
 
 
 def backoff(attempt: int) -> float:
-    """Return a pause that doubles with every attempt, at most 30 s, and differs from thread to thread."""
+    """Return a pause that doubles with every attempt, up to 30 s, and differs between threads."""
     return float(min(30.0, 0.5 * 2**attempt) * random.uniform(0.75, 1.25))  # noqa: S311 - jitter, not cryptography
 
 
 class Counter:
-    """How many requests were really sent, retries included."""
+    """The number of requests that were sent, including retries."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -112,7 +112,7 @@ class Counter:
 
 
 class Waiting:
-    """How long to wait between two attempts, and what for."""
+    """The pauses between attempts, and their reasons."""
 
     def __init__(
         self,
@@ -121,14 +121,14 @@ class Waiting:
         sleep: Callable[[float], None] = time.sleep,
         deadline: Deadline | None = None,
     ) -> None:
-        """Share a gate; the limit is in seconds and for one request."""
+        """Share a gate; the limit in seconds applies to one request."""
         self.gate = gate
         self._limit = limit
         self._sleep = sleep
         self._deadline = deadline or Deadline(float("inf"))
 
     def after_failure(self, history: dict[str, t.Any], response: t.Any) -> None:
-        """Wait as the answer asks, or a growing time; azure-core's history of the request keeps the sum."""
+        """Wait for the requested or an increasing time; azure-core's history of the request contains the sum."""
         asked = seconds_to_wait(response.headers) if response is not None else None
         wait = backoff(len(history["history"]) - 1) if asked is None else asked + 0.25 * random.random()  # noqa: S311
         history["waited"] = history.get("waited", 0.0) + wait
@@ -140,7 +140,7 @@ class Waiting:
             self._sleep(wait)
 
     def _check(self, wait: float, history: dict[str, t.Any], response: t.Any) -> None:
-        """Give up before a pause that leads past a limit, not after it."""
+        """Raise an error before a pause that would exceed a limit, not after it."""
         status, waited = response.status_code if response is not None else 0, history["waited"]
         error = getattr(history["history"][-1], "error", None) if history["history"] else None
         why = (
@@ -157,7 +157,7 @@ class Waiting:
             )
 
     def after_success(self, response: t.Any) -> None:
-        """Close the gate until the quota is filled again, if this answer used the last of it."""
+        """Close the gate until the reset of the quota, if this answer used the last of it."""
         if response.status_code == 200 and quota_is_used_up(response.headers):
             self.gate.pause(min(quota_reset(response.headers) or 1.0, self._limit))
 
@@ -166,7 +166,7 @@ def build(credential: t.Any, scope: str, settings: Settings, verify: bool, count
     """
     Return a pipeline: identify, retry, sign, log without secrets, send.
 
-    There is no redirect policy on purpose: a token must not follow a redirect.
+    It has no redirect policy, because a token must not follow a redirect.
     """
     try:
         from azure.core.pipeline import Pipeline
@@ -178,14 +178,14 @@ def build(credential: t.Any, scope: str, settings: Settings, verify: bool, count
         ) from exc
 
     class Retry(p.RetryPolicy):  # type: ignore[type-arg]
-        """azure-core's rules for what to send again; our rules for when."""
+        """The rules of azure-core for what to retry, with our rules for when."""
 
         def sleep(self, settings: dict[str, t.Any], _transport: t.Any, response: t.Any = None) -> None:
-            """Wait as the answer asks, or a growing time, and never past the limit."""
+            """Wait for the requested or an increasing time, within the limit."""
             waiting.after_failure(settings, response.http_response if response is not None else None)
 
     class Watch(p.SansIOHTTPPolicy):  # type: ignore[type-arg]
-        """Count what is sent and stop before a quota is used up."""
+        """Count requests and stop before a quota is used up."""
 
         def on_request(self, request: t.Any) -> None:
             """Wait for the gate, then count."""
@@ -194,7 +194,7 @@ def build(credential: t.Any, scope: str, settings: Settings, verify: bool, count
             counter.add()
 
         def on_response(self, _request: t.Any, response: t.Any) -> None:
-            """Close the gate when the quota is gone."""
+            """Close the gate when the quota is used up."""
             waiting.after_success(response.http_response)
 
     retries = {f"retry_{kind}": settings.retries for kind in ("total", "connect", "read", "status")}

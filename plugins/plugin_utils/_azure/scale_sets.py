@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Uniform scale sets: their instances, interfaces and addresses are lists below each set."""
+"""Read uniform scale sets: instances, interfaces and addresses are lists below each set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 
 
 class Members(t.NamedTuple):
-    """What one scale set has; None is a list that could not be read."""
+    """The members of one scale set; None is a list that cannot be read."""
 
     scale_set: Row
     machines: list[Row] | None
@@ -32,12 +32,12 @@ class Members(t.NamedTuple):
 
 
 def is_uniform(scale_set: Row) -> bool:
-    """Return whether the instances of a set are not machines of their own; flexible members are."""
+    """Return whether a set is uniform: its instances are not separate machines, as members of flexible sets are."""
     return str(scale_set["mode"]).lower() != "flexible"
 
 
 def wanted(scale_sets: Iterable[Row], have: Callable[[t.Any], bool], filters: Mapping[str, t.Any]) -> list[Row]:
-    """Return the uniform sets in the wanted resource groups that the filters do not rule out as a whole."""
+    """Return the uniform sets in the selected resource groups that the filters do not exclude."""
     names, locations = filters.get("scale_sets", ()), filters.get("locations", ())
     return [
         one
@@ -50,7 +50,7 @@ def wanted(scale_sets: Iterable[Row], have: Callable[[t.Any], bool], filters: Ma
 
 
 def set_of(machine: Row) -> str:
-    """Return the id, in lower case, of the scale set of a machine, or an empty text."""
+    """Return the id, in lower case, of the scale set of a machine, or an empty string."""
     machine_id = str(machine["id"]).lower()
     if "/virtualmachinescalesets/" in machine_id:
         return machine_id.rpartition("/virtualmachines/")[0]
@@ -58,7 +58,7 @@ def set_of(machine: Row) -> str:
 
 
 def seen(machines: Iterable[Row]) -> dict[str, int]:
-    """Return how many members of each set there are."""
+    """Return the number of members of each set."""
     found: dict[str, int] = {}
     for machine in machines:
         owner = set_of(machine)
@@ -67,7 +67,7 @@ def seen(machines: Iterable[Row]) -> dict[str, int]:
 
 
 def outdated(scale_sets: Iterable[Row], members: Mapping[str, int]) -> list[Row]:
-    """Return the sets of which a different number of members was seen than Resource Manager counts."""
+    """Return the sets whose number of members differs from the capacity in Resource Manager."""
     return [
         one
         for one in scale_sets
@@ -76,13 +76,13 @@ def outdated(scale_sets: Iterable[Row], members: Mapping[str, int]) -> list[Row]
 
 
 def without(rows: Iterable[Row], scale_sets: Iterable[Row]) -> list[Row]:
-    """Return the rows that do not lie below any of the sets."""
+    """Return the rows that are not below any of the sets."""
     dropped = {one["id"].lower() for one in scale_sets}
     return [row for row in rows if str(row["id"]).lower().partition("/virtualmachines/")[0] not in dropped]
 
 
 def replaced(found: Rows, answers: Iterable[Members]) -> Rows:
-    """Return what was found, and below some sets what their own lists say; a list that failed changes nothing."""
+    """Return the rows with those of some sets replaced by the lists of these sets; a failed list changes nothing."""
     members = list(answers)
     for kind in ("machines", "nics", "addresses"):
         read = [one for one in members if getattr(one, kind) is not None]
@@ -99,7 +99,7 @@ class Reader:
         self._lists = lists
 
     def start(self, scale_sets: Iterable[Row]) -> list[tuple[Row, list[Task]]]:
-        """Begin to read instances, interfaces and addresses of each set."""
+        """Start to read instances, interfaces and addresses of each set."""
         lists = self._lists
         kinds = {
             "instances": lists.instances,
@@ -119,9 +119,9 @@ class Reader:
 
     def finish(self, started: Iterable[tuple[Row, list[Task]]], roots: bool = False) -> list[Members]:
         """
-        Return the answers. Instances that cannot be read are a gap that names the set, and what is known of it stays.
+        Return the answers. Instances that cannot be read are a gap that names the set; their known rows remain.
 
-        With roots nothing is known from elsewhere, so that only a refusal is a gap and a failure is an error.
+        With roots there are no known rows, so that only a refusal is a gap and a failure is an error.
         """
         found = []
         refused: list[tuple[Row, str]] = []
@@ -140,7 +140,7 @@ class Reader:
         return [one._replace(machines=[]) if one.scale_set["id"].lower() in gone else one for one in found]
 
     def _gone(self, scale_sets: list[Row]) -> set[str]:
-        """Return which of the sets their list does not name any more: they went away meanwhile."""
+        """Return the sets that the current list no longer contains: they were deleted in the meantime."""
         asked = {model.part(one["id"], "subscriptions") for one in scale_sets}
         tasks = [self._work.start("the list of scale sets", self._lists.scale_sets, one) for one in asked]
         try:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Where to look: the subscriptions and resource groups that the file names, against those that there are."""
+"""Match the subscriptions and resource groups of the inventory file with the existing ones."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ _ALL = ("*",)
 
 
 class Groups:
-    """The resource groups that an option names, as far as the subscriptions tell which there are."""
+    """The resource groups of an option, matched with the groups that the subscriptions list."""
 
     def __init__(self, option: str, wanted: Sequence[str], known: Mapping[str, list[str] | None]) -> None:
-        """Take the names in every subscription; None where they may not be read."""
+        """Accept the names in every subscription; None if they cannot be read."""
         self.option = option
         self.wanted = tuple(wanted)
         self._known = known
 
     def __bool__(self) -> bool:
-        """Return whether any group is wanted."""
+        """Return whether any group is selected."""
         return bool(self.wanted)
 
     @property
     def every(self) -> bool:
-        """Return whether all groups are wanted."""
+        """Return whether all groups are selected."""
         return "*" in self.wanted
 
     def unmatched(self) -> list[str]:
-        """Return the names that fit no group; nothing while a subscription does not tell its groups."""
+        """Return the names that match no group; empty if a subscription does not list its groups."""
         if self.every or None in self._known.values():
             return []
         names = {name for groups in self._known.values() for name in groups or []}
         return [one for one in self.wanted if not any(fits(name, [one]) for name in names)]
 
     def check(self) -> None:
-        """Refuse a name that fits no group, before a smaller cluster looks like the whole one."""
+        """Refuse a name that matches no group, because the cluster would look smaller than it is."""
         missing = self.unmatched()
         if missing:
             names = sorted({name for groups in self._known.values() for name in groups or []}, key=str.lower)
@@ -71,7 +71,7 @@ class Groups:
             )
 
     def of(self, subscription: str) -> tuple[str, ...]:
-        """Return the names to ask for in a subscription; a star where a pattern has to be decided by the client."""
+        """Return the names to request in a subscription; a star if the client must match a pattern."""
         if self.every:
             return _ALL
         known = self._known.get(subscription)
@@ -87,11 +87,11 @@ class Groups:
         return _ALL if "*" in found else tuple(found)
 
     def have(self, resource_id: t.Any) -> bool:
-        """Return whether a resource lies in a wanted group."""
+        """Return whether a resource is in a selected group."""
         return self.every or fits(model.part(resource_id, "resourcegroups"), self.wanted)
 
     def silent(self, seen: Iterable[t.Any]) -> list[str]:
-        """Return the names that nobody could check and that none of the resources lies in."""
+        """Return the names that could not be checked and that contain none of the resources."""
         if self.every or None not in self._known.values():
             return []
         groups = {model.part(one, "resourcegroups") for one in seen}
@@ -115,14 +115,14 @@ class Scope:
         self.vm_groups, self.vmss_groups, self.filtered = self._groups()
 
     def queries(self) -> list[Row]:
-        """Return what a query to Resource Graph covers: one entry for each query."""
+        """Return the scope of each query to Resource Graph."""
         if self.by_management_group:
             return [{"managementGroups": list(self._settings.management_groups)}]
         ids = self.subscriptions
         return [{"subscriptions": ids[start : start + graph.SCOPE]} for start in range(0, len(ids), graph.SCOPE)]
 
     def readable(self) -> list[str]:
-        """Return the subscriptions that the caller can see; name the others."""
+        """Return the subscriptions that the caller can see, and report the others."""
         known = self._work.result(self._visible)
         if not known or self.by_management_group:
             return self.subscriptions
@@ -138,7 +138,7 @@ class Scope:
         return self.subscriptions
 
     def unchecked(self, rows: Iterable[Row]) -> None:
-        """Say which names of groups nobody could check and nothing lies in."""
+        """Report group names that could not be checked and that contain no resources."""
         seen = [row["id"] for row in rows]
         for groups in (self.vm_groups, self.vmss_groups):
             for name in groups.silent(seen):
@@ -147,7 +147,7 @@ class Scope:
                 )
 
     def _read_visible(self) -> list[Row] | None:
-        """Return what the caller can see, or None where even that may not be asked."""
+        """Return the subscriptions that the caller can see, or None if Azure refuses this request."""
         try:
             return self._lists.subscriptions()
         except RequestError as exc:
@@ -156,7 +156,7 @@ class Scope:
             return None
 
     def _choose(self) -> list[str]:
-        """Return the ids to ask; an empty list stands for management groups."""
+        """Return the ids to read; an empty list means management groups."""
         wanted = self._settings.subscriptions
         if not wanted and self._settings.management_groups:
             return []
@@ -178,7 +178,7 @@ class Scope:
         return chosen
 
     def _below_management_groups(self) -> list[str]:
-        """Return the subscriptions below the management groups, which Resource Graph alone knows."""
+        """Return the subscriptions below the management groups; only Resource Graph knows them."""
         version = self._settings.version("resource_graph")
         asked = (self._client, version, self.queries()[0], graph.SUBSCRIPTIONS, dict)
         try:

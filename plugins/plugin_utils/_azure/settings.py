@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What the Azure inventory has to know before it asks Azure anything: errors, clouds and settings."""
+"""Define the settings of the Azure inventory, its errors and the clouds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import json
 import re
 import typing as t
 
-SCHEMA = 2  # of the cached records; a change makes older caches miss
+SCHEMA = 2  # of the cached records; a change invalidates older caches
 
 API_VERSIONS = {
     "compute": "2025-04-01",
@@ -32,15 +32,15 @@ _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 class AzureInventoryError(Exception):
-    """Something about Azure or the inventory file that the user has to know; the text says what to change."""
+    """An error about Azure or the inventory file; the message says what to change."""
 
 
 class ConfigError(AzureInventoryError):
-    """An option of the inventory file cannot be used as it is."""
+    """An option of the inventory file is not valid."""
 
 
 class Cloud(t.NamedTuple):
-    """The two addresses that tell one Azure cloud from another."""
+    """The two addresses that identify an Azure cloud."""
 
     name: str
     resource_manager: str
@@ -59,7 +59,7 @@ CLOUDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Everything that shapes the list of machines; nothing here is a secret."""
+    """All settings that affect the list of machines; none of them is secret."""
 
     cloud: str = "AzureCloud"
     subscriptions: tuple[str, ...] = ()
@@ -82,11 +82,11 @@ class Settings:
     api_versions: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def version(self, api: str) -> str:
-        """Return the API version to ask for."""
+        """Return the API version to request."""
         return self.api_versions.get(api) or API_VERSIONS[api]
 
     def digest(self, identity: t.Sequence[str]) -> str:
-        """Return a short key that differs whenever the answer may differ; identity says who asks, without a secret."""
+        """Return a short key that differs whenever the answer may differ; identity is the caller, without a secret."""
         parts = {name: value for name, value in dataclasses.asdict(self).items() if name not in _NOT_IN_DIGEST}
         text = json.dumps([SCHEMA, list(identity), parts], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -96,12 +96,12 @@ _NOT_IN_DIGEST = ("strict", "concurrency", "timeout", "retries", "max_wait", "de
 
 
 def is_guid(text: str) -> bool:
-    """Return whether a text has the form of a subscription id."""
+    """Return whether a string has the form of a subscription id."""
     return bool(_GUID.fullmatch(text))
 
 
 def check_filters(filters: t.Any) -> dict[str, t.Any]:
-    """Return O(filters) in one form: every list a tuple in lower case, tags a mapping of key to tuple or None."""
+    """Return O(filters) in normal form: lists as tuples in lower case, tags as a mapping of key to tuple or None."""
     if not isinstance(filters, dict):
         raise ConfigError(f"filters must be a mapping, found {type(filters).__name__}; allowed keys: {_names(FILTERS)}")
     unknown = sorted(set(filters) - set(FILTERS))
@@ -135,13 +135,13 @@ def split_groups(environment: str | None, option: t.Any) -> tuple[str, ...]:
 
 
 def meant(wrong: str, known: t.Iterable[str]) -> str:
-    """Return the question whether another name was meant, if one is near."""
+    """Return a question with the most similar name, if there is one."""
     near = difflib.get_close_matches(wrong.lower(), sorted(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def check_keys(keys: t.Iterable[str], known: t.Iterable[str]) -> None:
-    """Refuse a key of the inventory file that no option has; Ansible itself passes over it."""
+    """Refuse unknown keys of the inventory file; Ansible itself ignores them."""
     names = set(known)
     for key in keys:
         if key not in names:
@@ -149,18 +149,18 @@ def check_keys(keys: t.Iterable[str], known: t.Iterable[str]) -> None:
 
 
 def fits(name: t.Any, patterns: t.Iterable[str]) -> bool:
-    """Return whether a name fits one of some patterns with C(*) and C(?), without regard to case."""
+    """Return whether a name matches one of some patterns with C(*) and C(?), ignoring case."""
     lowered = str(name).lower()
     return any(fnmatch.fnmatchcase(lowered, pattern.lower()) for pattern in patterns)
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether a name stands for several; a resource group cannot contain these characters."""
+    """Return whether a name is a pattern; names of resource groups cannot contain these characters."""
     return any(char in name for char in "*?[")
 
 
 def tag(tags: t.Mapping[str, t.Any], name: str) -> t.Any:
-    """Return the value of a tag, or None; names of tags have no case in Azure."""
+    """Return the value of a tag, or None; names of tags ignore case in Azure."""
     if name in tags:
         return tags[name]
     lowered = name.lower()

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What Slurm needs to know of a machine: its part in the cluster, and the switch it hangs on."""
+"""Find the role of a machine in a Slurm cluster, and its network switch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 
     Record = dict[str, t.Any]
 
-# Words of the role tag, and the groups of this collection's playbooks.
+# Words of the role tag, and the groups that the playbooks of this collection use.
 ROLES = {
     "controller": "slurm_controller",
     "scheduler": "slurm_controller",
@@ -32,12 +32,12 @@ ROLES = {
 }
 GROUPS = tuple(dict.fromkeys(ROLES.values()))
 
-# CycleCloud's own tags: head nodes have a name, execute nodes a node array.
+# Tags of CycleCloud: head nodes have a name, execute nodes have a node array.
 NODE_ARRAY = "CycleCloudNodeArray"
 NODE_NAME = "Name"
 CLUSTER = ("CycleCloudCluster", "ClusterName")
-OWN_CLUSTER = "slurm_cluster"  # of machines that CycleCloud did not make
-# The word has to end there: a node array loginless-gpu is none of them.
+OWN_CLUSTER = "slurm_cluster"  # of machines that CycleCloud did not create
+# The word must end there: a node array loginless-gpu does not match.
 _HEAD_NODES = {
     re.compile(r"scheduler(?![a-z])"): "slurm_controller",
     re.compile(r"login(?![a-z])"): "slurm_login",
@@ -45,11 +45,11 @@ _HEAD_NODES = {
 
 
 class UnknownRoleError(Exception):
-    """The role tag has a word that is no role."""
+    """The role tag contains a word that is not a role."""
 
 
 def groups(tags: dict[str, t.Any], role_tag: str) -> list[str]:
-    """Return the groups of a machine from its role tag, or else from CycleCloud's tags."""
+    """Return the groups of a machine from its role tag, or else from the tags of CycleCloud."""
     said = tag(tags, role_tag)
     if said:
         words = [word for word in re.split(r"[\s,;+]+", str(said).strip().lower()) if word]
@@ -69,13 +69,13 @@ def _head(name: str) -> str | None:
 
 
 def belongs(record: Record, cluster: str, role_tag: str) -> bool:
-    """Return whether a machine is of a cluster: its tags say so, or it has a role and no tag of another one."""
+    """Return whether a machine belongs to a cluster: by its tags, or by a role without a tag of another cluster."""
     own = record["slurm_cluster"]
     return str(own).lower() == cluster.lower() if own else bool(tag(record["tags"], role_tag))
 
 
 def clusters_of_controllers(records: Iterable[Record], role_tag: str) -> dict[str, str]:
-    """Return the clusters that have a controller, each with the name of one."""
+    """Return the clusters that have a controller, each with the name of one controller."""
     found: dict[str, str] = {}
     for record in records:
         with contextlib.suppress(UnknownRoleError):
@@ -85,7 +85,7 @@ def clusters_of_controllers(records: Iterable[Record], role_tag: str) -> dict[st
 
 
 def left_to_controller(records: Iterable[Record], role_tag: str, roles: Iterable[str]) -> dict[str, list[str]]:
-    """Return the groups of the roles that no machine has, by the id of the first controller."""
+    """Return the groups of roles without a machine, by the id of the first controller."""
     first: dict[str, str] = {}
     for record in records:
         with contextlib.suppress(UnknownRoleError):
@@ -110,7 +110,7 @@ def last_part(value: t.Any) -> str:
 
 
 def facts(record: Record) -> Record:
-    """Return the switch, and CycleCloud's names of the cluster and the node array."""
+    """Return the switch, and the CycleCloud names of the cluster and the node array."""
     tags = record["tags"]
     cluster = next((last_part(value) for name in (*CLUSTER, OWN_CLUSTER) if (value := tag(tags, name))), None)
     array = tag(tags, NODE_ARRAY)
@@ -120,10 +120,10 @@ def facts(record: Record) -> Record:
 
 def switch(record: Record) -> str | None:
     """
-    Return the name of the group of machines that share a fabric, as Slurm takes it for a switch or a block.
+    Return the name of the group of machines with a common fabric, valid as a switch or a block in Slurm.
 
-    That is the scale set; where a set spreads over several placement groups, each of them by the first letters of its
-    random name; else the proximity placement group.
+    The group is the scale set. If a set uses several placement groups, each one is identified by the first letters of
+    its random name. Without a scale set, the group is the proximity placement group.
     """
     vmss = record["vmss"].get("name")
     group = record["placement_group_id"]

@@ -4,10 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Completeness: what Resource Manager says there is, against what Resource Graph gave.
+Check completeness: compare the answer of Resource Graph with Resource Manager.
 
-Resource Graph may be behind. Of uniform scale sets Resource Manager tells the number of instances, of all other
-machines the names; what differs is read from its lists. What cannot be compared or read is a gap.
+Resource Graph can be out of date. Resource Manager returns the number of instances of uniform scale sets, and the names
+of all other machines. Differences are read from its lists. What cannot be compared or read is a gap.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if t.TYPE_CHECKING:
 
     Row = dict[str, t.Any]
 
-_FEW_GROUPS = 8  # asked for one by one; more of them are picked from the list of the subscription
+_FEW_GROUPS = 8  # read one by one; more of them are selected from the list of the subscription
 
 
 class Check:
-    """One comparison, begun before Resource Graph answers."""
+    """One comparison, started before Resource Graph answers."""
 
-    def __init__(  # the two lists are the same but for the patience of their client
+    def __init__(  # the two lists differ only in the patience of their client
         self, work: Work, lists: Lists, hasty: Lists, by_lists: ListRoute, scope: Scope, settings: Settings
     ) -> None:
         self._work = work
@@ -56,7 +56,7 @@ class Check:
                 self._start_states(one)
 
     def complete(self, found: Rows, by_graph: GraphRoute) -> Rows:
-        """Return what was found and what Resource Manager has beyond it."""
+        """Return the rows of Resource Graph with those that only Resource Manager has."""
         s = self._settings
         uniform = scale_sets.wanted(found.scale_sets, self._scope.vmss_groups.have, s.filters)
         found = self._with_sets(found, uniform, by_graph)
@@ -71,7 +71,7 @@ class Check:
     # Scale sets
 
     def _with_sets(self, found: Rows, uniform: list[Row], by_graph: GraphRoute) -> Rows:
-        """Read again the sets that Resource Graph does not know fully, and those whose placement groups are wanted."""
+        """Read sets again that Resource Graph does not know completely, and sets whose placement groups are needed."""
         s = self._settings
         chosen = model.by_id(one for one in uniform if s.placement_groups and not one["single"])
         if s.verify != "none":
@@ -90,7 +90,7 @@ class Check:
         return scale_sets.replaced(found, members)
 
     def _known_only(self, members: scale_sets.Members, found: Rows, by_graph: GraphRoute) -> scale_sets.Members:
-        """Return the instances that graph_where has picked; say how many it could not decide about."""
+        """Return the instances that graph_where has selected; report how many it could not decide."""
         if members.machines is None:
             return members
         known = {str(one["id"]).lower() for one in found.machines}
@@ -102,10 +102,10 @@ class Check:
             )
         return members._replace(machines=[one for one in members.machines if str(one["id"]).lower() in known])
 
-    # Machines of their own and members of flexible sets
+    # Separate machines and members of flexible sets
 
     def _names(self, subscription: str) -> list[Row] | None:
-        """Return what exists in a subscription, a thousand names a page; None where only the states can tell."""
+        """Return what exists in a subscription, a thousand names per page; None if only the states can answer."""
         groups = self._scope.vm_groups.of(subscription)
         groups = groups if len(groups) <= _FEW_GROUPS else ("*",)
         try:
@@ -124,7 +124,7 @@ class Check:
     def _with_new_machines(self, found: Rows, by_graph: GraphRoute) -> Rows:
         s = self._settings
         graph_ids = {str(one["id"]).lower() for one in found.machines if not _is_instance(one)}
-        # The tags of a set come to its members later.
+        # Members get the tags of their set later.
         rules = {name: value for name, value in s.filters.items() if not (s.vmss_tags and name == "tags")}
         rows = {
             str(row["id"]).lower(): row
@@ -150,7 +150,7 @@ class Check:
         return self._with_flexible_members(found)
 
     def _rows_of(self, subscription: str, graph_ids: set[str]) -> list[Row]:
-        """Return what exists; the list of states decides where that of names is refused or contradicts the graph."""
+        """Return what exists, from the list of states if the list of names is refused or contradicts Resource Graph."""
         try:
             rows = self._work.result(self._existing[subscription], OPTIONAL / 2)
         except RequestError as exc:
@@ -171,7 +171,7 @@ class Check:
             return t.cast("list[Row]", rows)
 
     def _added(self, found: Rows, groups: dict[str, set[str]], wanted: set[str] | None) -> Rows:
-        """Return what was found with those machines of some groups that are wanted and new."""
+        """Return the known rows with those machines of some groups that are selected and new."""
         known = {str(one["id"]).lower() for one in found.machines}
         gaps = len(self._work.gaps)
         read = self._by_lists.read_groups(groups)
@@ -190,7 +190,7 @@ class Check:
         )
 
     def _with_flexible_members(self, found: Rows) -> Rows:
-        """Read the groups of flexible sets that count more members than are known."""
+        """Read the groups of flexible sets that have more members than are known."""
         if self._settings.filters or self._settings.graph_where:
             return found
         sets = [
@@ -214,7 +214,7 @@ class Check:
     # States and ids
 
     def _with_true_states(self, found: Rows) -> Rows:
-        """Take power states from Resource Manager; drop what it does not have any more."""
+        """Read power states from Resource Manager, and drop machines that it no longer has."""
         answers = {one: self._work.optional(self._start_states(one)) for one in self._scope.subscriptions}
         states: dict[str, Row] = {}
         for answer in answers.values():
@@ -229,7 +229,7 @@ class Check:
         return found._replace(machines=kept)
 
     def _with_exact_ids(self, found: Rows, uniform: list[Row]) -> Rows:
-        """Write ids as Compute does, from whose letters azure_rm makes its names."""
+        """Write ids with the case of Compute, from which azure_rm derives its names."""
         found = scale_sets.replaced(found, self._reader.finish(self._reader.start(uniform)))
         exact: dict[str, str] = {}
         for one in self._scope.subscriptions:
@@ -244,7 +244,7 @@ class Check:
 
 
 def _merged(known: Row, true: Row | None) -> Row:
-    """Return the state of Resource Manager, and what its short list does not say of the machine from the graph."""
+    """Return the state of Resource Manager, and take values that its short list lacks from Resource Graph."""
     if true is None:
         return known
     kept = {name: value for name, value in known.items() if name not in ("powerState", "statuses")}

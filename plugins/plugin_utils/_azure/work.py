@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The requests of one run: side by side, each with its part of the deadline, and every failure an error or a gap."""
+"""Run the requests in parallel, each with its share of the deadline; every failure is an error or a gap."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors imp
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# What a cloud or a caller without a right, or without this list, answers.
+# Answers of a cloud that lacks this list, or for a caller that lacks the permission.
 NOT_HERE = (403, 404, 405, 501)
 
-# Shares of the deadline. Resource Graph leaves time for the lists, and what a host can do without for the rest.
+# Shares of the deadline. Resource Graph leaves time for the lists, and optional data leaves time for the rest.
 GRAPH = 0.5
 OPTIONAL = 0.85
 
 
 class Rows(t.NamedTuple):
-    """What was read, as flat rows."""
+    """The rows of an answer."""
 
     machines: list[dict[str, t.Any]]
     nics: list[dict[str, t.Any]]
@@ -34,14 +34,14 @@ class Rows(t.NamedTuple):
 
 
 class Task(t.NamedTuple):
-    """A request under way, and how a person calls it."""
+    """A request in progress, and its name in messages."""
 
     what: str
     future: concurrent.futures.Future[t.Any]
 
 
 class Work:
-    """The threads, and what they could not do."""
+    """The threads, and their gaps."""
 
     def __init__(self, deadline: Deadline, workers: int, under_way: Open | None = None) -> None:
         self.gaps: list[str] = []
@@ -52,11 +52,11 @@ class Work:
         self._pool = Pool(workers)
 
     def start(self, what: str, function: Callable[..., t.Any], *args: t.Any) -> Task:
-        """Begin a request."""
+        """Start a request."""
         return Task(what, self._pool.submit(function, *args))
 
     def result(self, task: Task, share: float = 1.0) -> t.Any:
-        """Return the answer; an error if there is none within a share of the deadline."""
+        """Return the answer; raise an error if there is none within a share of the deadline."""
         try:
             return task.future.result(timeout=self.deadline.left(share))
         except (concurrent.futures.TimeoutError, TimeoutError):
@@ -69,7 +69,7 @@ class Work:
         raise SlowError(f"{slow} ({limit})")
 
     def optional(self, task: Task) -> t.Any:
-        """Return the answer, or None and a gap: the hosts are there without it."""
+        """Return the answer, or None and a gap; the hosts are known without it."""
         try:
             return self.result(task, OPTIONAL)
         except RequestError as exc:
@@ -79,7 +79,7 @@ class Work:
             return None
 
     def root(self, task: Task) -> t.Any:
-        """Return a list of machines; a gap if it is refused, an error if it fails: hosts would be missing."""
+        """Return a list of machines; a gap if it is refused, an error if it fails, because hosts would be missing."""
         try:
             return self.result(task)
         except RequestError as exc:
@@ -89,12 +89,12 @@ class Work:
             return None
 
     def renew(self) -> None:
-        """Leave threads that hang to themselves."""
+        """Abandon threads that hang."""
         self._pool.close()
         self._pool = Pool(self._workers)
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start no more requests."""
         self._pool.close()
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The least disruptive way to bring a changed file to Slurm's daemons: nothing, a reload, or a restart."""
+"""Find the least disruptive way to apply a changed file to the daemons of Slurm: nothing, a reload or a restart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm.diff import Change, Difference
 
-# The order in which daemons may restart; slurmctld is reloaded after its own restart and before that of slurmd.
+# The order in which daemons restart. slurmctld is reloaded after its own restart and before the restart of slurmd.
 DAEMONS = ("slurmdbd", "slurmctld", "slurmd")
 
 _TABLE = Path(__file__).with_name("actions.yml")
@@ -30,7 +30,7 @@ _TABLE = Path(__file__).with_name("actions.yml")
 
 @dataclasses.dataclass
 class Action:
-    """What one change asks for."""
+    """What one change requires."""
 
     restart: set[str] = dataclasses.field(default_factory=set)
     reload: set[str] = dataclasses.field(default_factory=set)
@@ -39,7 +39,7 @@ class Action:
     jobs_at_risk: bool = False
 
     def needs(self, means: dict[str, t.Any], reason: str) -> None:
-        """Note what one reason asks for."""
+        """Add what one reason requires."""
         self.restart.update(means.get("restart", ()))
         self.reload.update(means.get("reload", ()))
         self.reasons.append(reason)
@@ -69,7 +69,7 @@ def rules() -> dict[str, dict[str, t.Any]]:
 
 
 def restart_keys(config: Mapping[str, t.Any], daemon: str = "slurmd", file: str = "slurm.conf") -> dict[str, t.Any]:
-    """Return the settings that a daemon reads only when it starts, in the order of their names."""
+    """Return the settings that a daemon reads only at its start, sorted by name."""
     keys = {
         key.lower()
         for key, means in rules()[file].get("keys", {}).items()
@@ -79,7 +79,7 @@ def restart_keys(config: Mapping[str, t.Any], daemon: str = "slurmd", file: str 
 
 
 def action(before: str, after: str, file: str, version: str, drained: Collection[str] = ()) -> dict[str, t.Any]:
-    """Return what the change of a file asks of the daemons that read it; drained nodes may leave without a risk."""
+    """Return what the change of a file requires of the daemons that read it; removal of drained nodes is no risk."""
     rule = rules().get(file)
     if rule is None:
         raise conf.ConfError(f"nothing is known of changes to {file!r}; known files: {', '.join(rules())}")
@@ -105,17 +105,17 @@ def action(before: str, after: str, file: str, version: str, drained: Collection
 
 
 def _difference(result: Action, before: str, after: str, file: str) -> Difference:
-    """Return what differs; a file on disk that Slurm could not read differs in everything that matters little."""
+    """Return the difference; if the file on disk is unreadable, return an empty difference and add a warning."""
     try:
         return diff.compare(before, after)
     except ValueError as exc:
-        conf.parse(after)  # the new text has to be readable
+        conf.parse(after)  # the new file must be readable
         result.warnings.append(f"the {file} that is replaced could not be read: {exc}")
         return diff.Difference([], [], [], [], [])
 
 
 def _keys(result: Action, rule: dict[str, t.Any], difference: Difference, version: str) -> None:
-    """Note what changed keys, nodes and partitions ask for."""
+    """Add what changed keys, nodes and partitions require."""
     series = release.parse(version).series
     nodes = _node_means(rule, series)
     for change in difference.changes:
@@ -130,7 +130,7 @@ def _keys(result: Action, rule: dict[str, t.Any], difference: Difference, versio
 
 
 def _warn_of_removals(result: Action, difference: Difference, drained: Collection[str]) -> None:
-    """Say which removals end jobs, as slurm.conf(5) and the FAQ on removing nodes tell."""
+    """Warn about removals that end jobs, as described in slurm.conf(5) and in the FAQ on removing nodes."""
     removed = [name for name in difference.nodes_removed if name not in drained]
     if removed:
         result.jobs_at_risk = True
@@ -143,7 +143,7 @@ def _warn_of_removals(result: Action, difference: Difference, drained: Collectio
 
 
 def _means(rule: dict[str, t.Any], change: Change, series: tuple[int, int]) -> dict[str, t.Any]:
-    """Return what one changed key asks for."""
+    """Return what one changed key requires."""
     per_line = rule["lines_have_keys"] or not change.where
     special = {key.lower(): means for key, means in rule["keys"].items()}.get(change.key.lower()) if per_line else None
     if not special or _past(special, series) or not _touches(special, change):
@@ -152,28 +152,28 @@ def _means(rule: dict[str, t.Any], change: Change, series: tuple[int, int]) -> d
 
 
 def _joined(default: dict[str, t.Any], special: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return what a key asks for beside what every change of the file asks for."""
+    """Return what a key requires in addition to what every change of the file requires."""
     return {**default, **special, "restart": [*default.get("restart", ()), *special.get("restart", ())]}
 
 
 def _past(means: dict[str, t.Any], series: tuple[int, int]) -> bool:
-    """Whether a release is newer than the last one that needs these means."""
+    """Return whether a release is newer than the last one that needs this action."""
     return "until" in means and series > release.parse(means["until"]).series
 
 
 def _touches(means: dict[str, t.Any], change: Change) -> bool:
-    """Whether a change is one of the item that needs these means."""
+    """Return whether a change concerns the item that needs this action."""
     item = means.get("item", "")
     return not item or (item in _items(change.before)) != (item in _items(change.after))
 
 
 def _items(value: str | None) -> set[str]:
-    """Return the items of a value without what they are set to."""
+    """Return the items of a value without their own values."""
     return {item.partition("=")[0].strip().lower() for item in (value or "").split(",")}
 
 
 def _node_means(rule: dict[str, t.Any], series: tuple[int, int]) -> dict[str, t.Any]:
-    """Return what a change of nodes asks for."""
+    """Return what a change of nodes requires."""
     if "nodes_reload_since" not in rule or series >= release.parse(rule["nodes_reload_since"]).series:
         return t.cast("dict[str, t.Any]", rule["default"])
     return {"restart": ["slurmctld", "slurmd"]}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What is wrong with a Slurm configuration, found before any daemon reads it."""
+"""Find errors in a Slurm configuration before any daemon reads it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _GRES = re.compile(
 _ALWAYS_KNOWN = ("ALL", "EMPTY")
 _SHOWN = 5
 _INPUTS = {"nodename": "slurm_node_config", "partitionname": "slurm_partitions"}
-# slurmd gives a warning below so many times MessageTimeout; the values are Slurm's own defaults.
+# slurmd warns if UnkillableStepTimeout is below this multiple of MessageTimeout. The values are the defaults of Slurm.
 _UNKILLABLE = 5
 _TIMEOUTS = {"messagetimeout": 10, "unkillablesteptimeout": 60}
 
 
 @dataclasses.dataclass
 class Cluster:
-    """One configuration as data, with what it is compared to."""
+    """One configuration as data, and the data that it is compared with."""
 
     config: Mapping[str, t.Any]
     lines: Lines
@@ -45,11 +45,11 @@ class Cluster:
     qos: Sequence[str] | None = None
 
     def blame(self, first: str) -> str:
-        """Return the input that lines with a first key come from, where slurm_config is only the rest of the file."""
+        """Return the input that defines the lines with this first key; slurm_config defines the other keys."""
         return _INPUTS.get(first.lower(), self.variable) if self.variable == "slurm_config" else self.variable
 
     def of(self, key: str) -> list[dict[str, t.Any]]:
-        """Return the lines of one kind, their keys in lower case, without lines of defaults."""
+        """Return the lines of one kind with their keys in lower case, without DEFAULT lines."""
         found = [{str(name).lower(): value for name, value in line.items()} for line in self.lines]
         return [
             line
@@ -61,7 +61,7 @@ class Cluster:
 
 
 def problems(cluster: Cluster) -> list[str]:
-    """Return a message for everything that Slurm would refuse or misunderstand."""
+    """Return a message for each setting that Slurm would refuse or misinterpret."""
     release.parse(cluster.version)
     found = values.key_problems(
         cluster.config, _file_keys(cluster), f"{cluster.variable} ({cluster.file})", cluster.version
@@ -81,7 +81,7 @@ def problems(cluster: Cluster) -> list[str]:
 
 
 def _file_keys(cluster: Cluster) -> dict[str, keys.Key]:
-    """Return the keys of the file; lines of several keys are none of a mapping's business."""
+    """Return the known keys of the file, without the keys of lines that have several keys."""
     known = keys.table(cluster.file)
     if not known:
         raise conf.ConfError(f"no keys are known of {cluster.file!r}; known files: {', '.join(_files())}")
@@ -94,7 +94,7 @@ def _files() -> list[str]:
 
 
 def _line_problems(cluster: Cluster, line: Mapping[str, t.Any]) -> list[str]:
-    """Return what is wrong with the keys of one line."""
+    """Return the errors in the keys of one line."""
     first = next(iter(line), "")
     kind = keys.line_key(first) if cluster.file == "slurm.conf" else ""
     where = f"{cluster.blame(first)} ({cluster.file}, {first}={_label(line.get(first))})"
@@ -106,7 +106,7 @@ def _line_problems(cluster: Cluster, line: Mapping[str, t.Any]) -> list[str]:
 
 
 def _label(value: t.Any) -> str:
-    """Return a value short enough for a message."""
+    """Return a value in a form short enough for a message."""
     try:
         return conf.value_text("NodeName", value)
     except ValueError:
@@ -114,17 +114,17 @@ def _label(value: t.Any) -> str:
 
 
 def _names(value: t.Any) -> list[str]:
-    """Return the hosts that a value of hosts names."""
+    """Return the host names in a value."""
     return [] if conf.is_absent(value) else hostlist.expand(conf.value_text("Nodes", value))
 
 
 def _some(names: Iterable[str]) -> str:
-    """Return the first few of many names."""
+    """Return the first few names."""
     return words.listed(sorted(names, key=hostlist.natural_key), _SHOWN)
 
 
 def _hosts(cluster: Cluster) -> tuple[set[str], list[str]]:
-    """Return every host that a NodeName line names, and what is wrong with them."""
+    """Return every host of the NodeName lines, and the errors in these lines."""
     hosts: set[str] = set()
     found: list[str] = []
     for line in cluster.of("NodeName"):
@@ -141,7 +141,7 @@ def _hosts(cluster: Cluster) -> tuple[set[str], list[str]]:
 
 
 def _nodeset_problems(cluster: Cluster, hosts: set[str]) -> list[str]:
-    """Return what is wrong with the hosts and the features of nodesets."""
+    """Return the errors in the hosts and features of nodesets."""
     found: list[str] = []
     features = {
         feature.strip().split("=")[0]
@@ -161,7 +161,7 @@ def _nodeset_problems(cluster: Cluster, hosts: set[str]) -> list[str]:
 
 
 def _partition_problems(cluster: Cluster, hosts: set[str]) -> list[str]:
-    """Return what is wrong with the nodes of partitions and with their names."""
+    """Return the errors in the nodes and names of partitions."""
     partitions = cluster.of("PartitionName")
     names = [str(line["partitionname"]) for line in partitions]
     known = hosts | {str(line["nodeset"]) for line in cluster.of("NodeSet")} | set(_ALWAYS_KNOWN)
@@ -184,7 +184,7 @@ def _partition_problems(cluster: Cluster, hosts: set[str]) -> list[str]:
 
 
 def _unknown(value: t.Any, known: set[str], where: str, why: str) -> list[str]:
-    """Return which of the names in a value are not known."""
+    """Return the unknown names in a value."""
     try:
         names = [name for name in _names(value) if name not in known and name.upper() not in _ALWAYS_KNOWN]
     except ValueError as exc:
@@ -196,12 +196,12 @@ def _unknown(value: t.Any, known: set[str], where: str, why: str) -> list[str]:
 
 
 def _is_true(value: t.Any) -> bool:
-    """Whether Slurm reads a value as yes."""
+    """Return whether Slurm reads a value as yes."""
     return str(value).lower() in ("yes", "up", "true", "1")
 
 
 def _gres_problems(cluster: Cluster) -> list[str]:
-    """Return what is wrong with the GRES of nodes: their form, GresTypes, and the count of GPUs."""
+    """Return the errors in the GRES of nodes: their form, GresTypes and the number of GPUs."""
     types = {str(key).lower(): value for key, value in cluster.config.items()}.get("grestypes")
     declared = set(conf.value_text("GresTypes", types or "").split(","))
     found: list[str] = []
@@ -221,7 +221,7 @@ def _gres_problems(cluster: Cluster) -> list[str]:
 
 
 def _gpu_problems(cluster: Cluster, line: Mapping[str, t.Any], count: int, where: str) -> list[str]:
-    """Return the hosts of a line whose GPUs are counted otherwise by the catalogue."""
+    """Return the hosts of a line whose number of GPUs differs from the catalogue."""
     gpus = {host: right for hosts, right in (cluster.gpus or {}).items() for host in _names(hosts)}
     try:
         names = _names(line["nodename"])
@@ -238,7 +238,7 @@ def _gpu_problems(cluster: Cluster, line: Mapping[str, t.Any], count: int, where
 
 
 def _qos_problems(cluster: Cluster) -> list[str]:
-    """Return the QOS that partitions name and nobody defines."""
+    """Return each QOS that a partition uses and that is not defined."""
     if cluster.qos is None:
         return []
     known = {*cluster.qos, "normal"}
@@ -256,7 +256,7 @@ def _qos_problems(cluster: Cluster) -> list[str]:
 
 
 def _timeout_problems(cluster: Cluster) -> list[str]:
-    """Return a time for processes that cannot be killed that is too short for the answers of daemons."""
+    """Return an error if UnkillableStepTimeout is too short for MessageTimeout."""
     given = {str(key).lower(): value for key, value in cluster.config.items() if not conf.is_absent(value)}
     message, unkillable = (str(given.get(name, default)) for name, default in _TIMEOUTS.items())
     if not (message.isdigit() and unkillable.isdigit()) or int(unkillable) >= _UNKILLABLE * int(message):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Slurm's configuration files: printed from data, and read back into data."""
+"""Write configuration files of Slurm from data, and read them back."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if t.TYPE_CHECKING:
 
     Lines = Iterable[Mapping[str, t.Any]]
 
-# Keys whose value is a set of hosts. NodeAddr is not among them: its order is that of NodeName.
+# Keys whose value is a set of hosts. NodeAddr is not one of them, because its order is that of NodeName.
 HOST_KEYS = frozenset({"nodename", "nodes", "downnodes", "suspendexcnodes"})
 
-# Keys whose items are parted by a semicolon.
+# Keys whose items are separated by a semicolon.
 SEMICOLON_KEYS = frozenset({"pmixenv"})
 
-# Keys whose values belong in no message.
+# Keys whose values must not appear in messages.
 SECRET_KEYS = re.compile(r"pass|secret", re.IGNORECASE)
 
-# One Key=Value of a line, as SchedMD's src/common/parse_config.c reads it.
+# One Key=Value pair of a line, as SchedMD's src/common/parse_config.c reads it.
 _PAIR = re.compile(r"\s*([A-Za-z0-9_.]+)\s*[-*+/]?=\s*(?:\"([^\"]*)\"|(\S+))(?=\s|\Z)")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 
 
 class ConfError(ValueError):
-    """A value that no line of a Slurm file can hold, or a line that Slurm could not read."""
+    """A value that cannot be written to a Slurm file, or a line that Slurm cannot read."""
 
 
 class Line(t.NamedTuple):
-    """One line of a file: its first key, that key's value, and the other pairs."""
+    """One line of a file: its first key, the value of that key, and the other pairs."""
 
     key: str
     value: str
@@ -44,14 +44,14 @@ class Line(t.NamedTuple):
 
 
 def render(config: Mapping[str, t.Any], lines: Iterable[Mapping[str, t.Any]] = (), file: str = "slurm.conf") -> str:
-    """Return the text of a file: one line per key, then the lines of several keys."""
+    """Return the content of a file: one line per key, then the lines with several keys."""
     text = [line for key, value in config.items() for line in _lines(key, value, file)]
     text.extend(_joined(line, file) for line in lines)
     return "".join(f"{line}\n" for line in text)
 
 
 def collect(nodes: Lines, nodesets: Lines, partitions: Lines, lines: Lines = ()) -> list[dict[str, t.Any]]:
-    """Return the lines of several keys in the order in which Slurm wants them, each begun by the key that names it."""
+    """Return the lines with several keys in the order that Slurm requires; each starts with its identifying key."""
     kinds = (("NodeName", nodes), ("NodeSet", nodesets), ("PartitionName", partitions))
     return [*(_named(first, line) for first, found in kinds for line in found or ()), *map(dict, lines or ())]
 
@@ -62,7 +62,7 @@ def parse(text: str) -> list[Line]:
 
 
 def is_absent(value: t.Any) -> bool:
-    """Whether a value takes its key out of the file: none, omit, or empty."""
+    """Return whether a value removes its key from the file: none, omit, or empty."""
     if value is None or type(value).__name__ in ("Omit", "_OmitType", "_Omit"):
         return True
     if isinstance(value, str):
@@ -82,7 +82,7 @@ def value_text(key: str, value: t.Any, kind: str = "string") -> str:
 
 
 def _named(first: str, line: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return a line with the key that names it in front."""
+    """Return a line that starts with its identifying key."""
     found = next((key for key in line if str(key).lower() == first.lower()), "")
     if not found:
         raise ConfError(f"a {first} line has no {first}: {dict(line)!r}")
@@ -102,7 +102,7 @@ def _lines(key: str, value: t.Any, file: str) -> list[str]:
 
 
 def _joined(line: Mapping[str, t.Any], file: str) -> str:
-    """Return one line of several keys, the first of which names what the line is about."""
+    """Return one line with several keys; the first key identifies the line."""
     first = next(iter(line), "")
     kinds = keys.table(file, keys.line_key(first))
     pairs = []
@@ -117,7 +117,7 @@ def _joined(line: Mapping[str, t.Any], file: str) -> str:
 
 
 def _parameters(value: dict[str, t.Any]) -> list[str]:
-    """Return the items of a mapping: a name for true, nothing for false, else name=value."""
+    """Return the items of a mapping: the name for true, nothing for false, otherwise name=value."""
     return [
         str(name) if item is True else f"{name}={item}"
         for name, item in value.items()
@@ -126,12 +126,12 @@ def _parameters(value: dict[str, t.Any]) -> list[str]:
 
 
 def _separator(key: str) -> str:
-    """Return what parts the items of a value."""
+    """Return the separator of the items of a value."""
     return ";" if key.lower() in SEMICOLON_KEYS else ","
 
 
 def _list_text(key: str, items: list[str]) -> str:
-    """Return the items of a list; plain host names become ranges where the key takes hosts."""
+    """Return the items of a list; host names become ranges if the key accepts hosts."""
     if key.lower() not in HOST_KEYS:
         return _separator(key).join(items)
     plain = [item for item in items if _PLAIN_NAME.match(item)]
@@ -140,7 +140,7 @@ def _list_text(key: str, items: list[str]) -> str:
 
 
 def _pair(key: str, text: str) -> str:
-    """Return Key=Value with the quotes and the escape that Slurm needs."""
+    """Return Key=Value with the quotes and escapes that Slurm needs."""
     if not re.match(r"[A-Za-z0-9_.]+\Z", key):
         raise ConfError(f"{key!r} is no key of a Slurm file; expected letters, digits and underscores")
     shown = "" if SECRET_KEYS.search(key) else f": {text!r}"
@@ -157,7 +157,7 @@ def _pair(key: str, text: str) -> str:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Return the lines that count: comments and blank lines out, continued ones joined."""
+    """Return the lines without comments and blank lines, with continued lines joined."""
     lines: list[str] = []
     held = ""
     for raw in text.splitlines():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What has to be done to a controller so that it has the wanted configuration. Pure: data in, a plan out."""
+"""Plan the changes that give a controller its configuration. Pure functions: they only transform data."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _NOTHING = "nothing"
 
 
 class Refused(Exception):  # noqa: N818 - named like what it says
-    """The inputs and the machine do not fit, or jobs would be lost; the text says what to do."""
+    """The inputs do not fit the machine, or jobs would be lost; the message says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The files to write, and what reaches the daemons."""
+    """The files to write, and the actions that apply them."""
 
     cgroup: bool
     write: dict[str, str]
@@ -38,34 +38,34 @@ class Plan:
 
     @property
     def needed(self) -> list[dict[str, t.Any]]:
-        """Return what has to be done, with what an interrupted run has left; without slurm.conf nothing runs yet."""
+        """Return the pending actions, including those of an interrupted run; without slurm.conf no daemon runs yet."""
         found = [one for one in [*self.pending, *self.actions] if one["action"] != _NOTHING]
         return found if self.configured else []
 
     @property
     def risky(self) -> bool:
-        """Whether the change puts jobs at risk."""
+        """Return whether the change puts jobs at risk."""
         return self.configured and any(one["jobs_at_risk"] for one in self.actions)
 
     @property
     def restarts(self) -> bool:
-        """Whether slurmctld has to restart; else it reads its files again."""
+        """Return whether slurmctld must restart; otherwise it reloads its files."""
         return any("slurmctld" in one["restart"] for one in self.needed)
 
     def module_files(self) -> list[dict[str, str]]:
-        """Return the files in the order in which they are written: the note first, so that no action is lost."""
+        """Return the files in the order of writing: the note of pending actions first, so that no action is lost."""
         note = {"path": config_state.PENDING, "content": json.dumps(self.needed), "mode": "0600"}
         texts = [{"path": f"{config_state.DIRECTORY}/{name}", "content": text} for name, text in self.write.items()]
         return [*([note] if self.needed and self.actions_needed else []), *texts]
 
     @property
     def actions_needed(self) -> bool:
-        """Whether this run adds to what is noted."""
+        """Return whether this run adds pending actions."""
         return any(one["action"] != _NOTHING for one in self.actions)
 
 
 def plan(inputs: Inputs, present: Mapping[str, t.Any]) -> Plan:
-    """Return what has to be done; O(present) is what the module slurm_config_info returns."""
+    """Return the plan; O(present) is the result of the module slurm_config_info."""
     cgroup = _cgroup(inputs, present.get("delegated") or ())
     texts = files.texts(inputs, cgroup)
     if inputs["slurm_x11"] and "ProctrackType=proctrack/linuxproc" in texts["slurm.conf"]:
@@ -89,7 +89,7 @@ def plan(inputs: Inputs, present: Mapping[str, t.Any]) -> Plan:
 
 
 def refusal(wanted: Plan) -> str:
-    """Return why a change that puts jobs at risk is refused."""
+    """Return the reason why a change that puts jobs at risk is refused."""
     return "\n".join(
         [
             "This change would lose running jobs, and nothing was changed. Drain the cluster and set"
@@ -101,7 +101,7 @@ def refusal(wanted: Plan) -> str:
 
 
 def _cgroup(inputs: Inputs, delegated: Sequence[str]) -> bool:
-    """Return whether control groups contain jobs: slurmd does not start without one of the controllers."""
+    """Return whether control groups contain jobs; slurmd does not start if one of the controllers is missing."""
     asked = inputs["slurm_containment"]
     missing = [name for name in settings.CONTROLLERS if name not in delegated]
     chosen = asked == "cgroup" or (asked == "auto" and not missing)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What differs between two texts of one Slurm file, key by key and host by host."""
+"""Compare two versions of a Slurm file key by key and host by host."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if t.TYPE_CHECKING:
 
     Values = dict[str, tuple[str, ...]]
 
-# Lines that describe one thing each, such as a partition; NodeName only as the line of defaults.
+# Lines that describe one object each, such as a partition; NodeName only for its DEFAULT line.
 _NAMED_LINES = ("nodename", "nodeset", "partitionname", "downnodes", "poweraction", "name")
 
 
 class Change(t.NamedTuple):
-    """One key that differs: where, and what it was and is. No value means that the key is not there."""
+    """One key that differs: its place, its old value and its new value. None means that the key is missing."""
 
     key: str
     where: str
@@ -32,7 +32,7 @@ class Change(t.NamedTuple):
     after: str | None
 
     def __str__(self) -> str:
-        """Return the change for a message; secrets stay out."""
+        """Return the change for a message, without secrets."""
         where = f" of {self.where}" if self.where else ""
         if conf.SECRET_KEYS.search(self.key):
             return f"{self.key}{where} changed"
@@ -44,7 +44,7 @@ class Change(t.NamedTuple):
 
 
 class Difference(t.NamedTuple):
-    """What differs between two texts of one file."""
+    """The differences between two versions of one file."""
 
     changes: list[Change]
     node_changes: list[Change]
@@ -54,13 +54,13 @@ class Difference(t.NamedTuple):
 
 
 def significant(text: str) -> list[str]:
-    """Return the lines of a text that are not comments, without trailing blanks."""
+    """Return the lines of a file that are not comments, without trailing blanks."""
     lines = (re.sub(r"(?:^|\s)#.*", "", line).rstrip() for line in text.splitlines())
     return [line for line in lines if line]
 
 
 def compare(before: str, after: str) -> Difference:
-    """Return what differs between two texts of Key=Value lines."""
+    """Return the differences between two files of Key=Value lines."""
     old, new = _View(conf.parse(before)), _View(conf.parse(after))
     changes = list(_changed(old.top, new.top, ""))
     for name in [*old.named, *(name for name in new.named if name not in old.named)]:
@@ -75,7 +75,7 @@ def compare(before: str, after: str) -> Difference:
 
 
 def _host_changes(old: _View, new: _View) -> list[Change]:
-    """Return what differs for hosts that are in both texts, each change once for all of its hosts."""
+    """Return the differences of hosts that are in both files; each change is listed once for all its hosts."""
     grouped: dict[Change, list[str]] = {}
     for host in old.hosts.keys() & new.hosts.keys():
         if old.hosts[host] != new.hosts[host]:
@@ -85,7 +85,7 @@ def _host_changes(old: _View, new: _View) -> list[Change]:
 
 
 class _View:
-    """The lines of a file: keys of the whole, of named things, and of hosts."""
+    """The lines of a file: keys of the whole file, keys of named objects, and keys of hosts."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self.top: Values = {}
@@ -102,7 +102,7 @@ class _View:
                 _add_all(self.top, {line.key: line.value, **line.rest})
 
     def host(self, name: str) -> Values:
-        """Return what all lines of a host say."""
+        """Return the values of a host from all its lines."""
         values: Values = {}
         for pairs in self.hosts[name]:
             _add_all(values, pairs)
@@ -110,7 +110,7 @@ class _View:
 
 
 def _add_all(values: Values, pairs: dict[str, str]) -> None:
-    """Note pairs; a key that stands in several lines keeps all of its values in their order."""
+    """Add pairs; a key in several lines keeps all its values in their order."""
     for key, value in pairs.items():
         values[key.lower()] = (*values.get(key.lower(), ()), f"{key}={value}")
 
@@ -124,10 +124,10 @@ def _changed(old: Values, new: Values, where: str) -> Iterable[Change]:
 
 
 def _text(values: Values, key: str) -> str | None:
-    """Return the values of a key; nothing when it is not there."""
+    """Return the values of a key, or None if it is missing."""
     return ",".join(value.partition("=")[2] for value in values[key]) if key in values else None
 
 
 def _sorted(names: Iterable[str]) -> list[str]:
-    """Return names in the order of their numbers."""
+    """Return names in natural order."""
     return sorted(names, key=hostlist.natural_key)

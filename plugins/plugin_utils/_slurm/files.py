@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The configuration files of a controller, from the inputs of the role slurm."""
+"""Build the configuration files of a controller from the inputs of the role slurm."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if t.TYPE_CHECKING:
 
     Inputs = Mapping[str, t.Any]
 
-# Plugins are files of this directory on each machine, such as that of the role pyxis.
+# Each plugin, such as that of the role pyxis, has a file in this directory on each machine.
 _PLUGINS = "include /etc/slurm/plugstack.conf.d/*.conf\n"
 
 
 def names(inputs: Inputs) -> list[str]:
-    """Return the names of the files that a controller has."""
+    """Return the names of the files of a controller."""
     return [
         "slurm.conf",
         "cgroup.conf",
@@ -34,7 +34,7 @@ def names(inputs: Inputs) -> list[str]:
 
 
 def texts(inputs: Inputs, cgroup: bool) -> dict[str, str]:
-    """Return the text of each file; raises ValueError for inputs that no file can hold."""
+    """Return the content of each file; raise ValueError for inputs that cannot be written to a file."""
     makers: dict[str, t.Callable[[], str]] = {
         "slurm.conf": lambda: conf.render(settings.slurm_conf(inputs, cgroup), lines(inputs)),
         "cgroup.conf": lambda: conf.render(settings.cgroup_conf(inputs, cgroup), file="cgroup.conf"),
@@ -58,7 +58,7 @@ def lines(inputs: Inputs) -> list[dict[str, t.Any]]:
 
 
 def topology_options(inputs: Inputs) -> dict[str, t.Any]:
-    """Return what a topology is compared with."""
+    """Return the arguments that a topology is checked against."""
     return {
         "known": [group["hosts"] for group in inputs["slurm_nodes"]],
         "block_sizes": list(inputs["slurm_block_sizes"]),

@@ -4,10 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Slurm's hostlist expressions: many host names in a few characters, and back.
+Compress host names into hostlist expressions of Slurm, and expand them.
 
-The rules are those of slurm.conf(5), section NODE CONFIGURATION: several numeric ranges may stand in one name, and one
-of them has to end it. A name that does not end in a digit is therefore printed as it is.
+The rules are in slurm.conf(5), section NODE CONFIGURATION: a name can contain several numeric ranges, and must end with
+one of them. A name that does not end in a digit is therefore not compressed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import typing as t
 if t.TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Slurm refuses more hosts than this between two brackets (MAX_RANGES in its src/common/hostlist.c).
+# The most hosts that Slurm accepts in one pair of brackets (MAX_RANGES in its src/common/hostlist.c).
 MAX_RANGE = 256 * 1024
-# A number of more digits does not fit Slurm's counters; it is taken as text.
+# A longer number does not fit the counters of Slurm; it is treated as a string.
 MAX_DIGITS = 15
 _SHOWN = 80
 
@@ -34,7 +34,7 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 class HostlistError(ValueError):
-    """A name or an expression that no hostlist can hold."""
+    """A name or an expression that is not valid in a hostlist."""
 
 
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -44,7 +44,7 @@ def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def compress(names: Iterable[str]) -> str:
-    """Return the hostlist expression of host names, sorted, each name once."""
+    """Return the hostlist expression of host names, sorted and without duplicates."""
     numbers: dict[str, list[str]] = {}
     alone: set[str] = set()
     for name in {_checked(name) for name in names}:
@@ -58,7 +58,7 @@ def compress(names: Iterable[str]) -> str:
 
 
 def expand(expression: str) -> list[str]:
-    """Return the host names of a hostlist expression in the order of the expression, each name once."""
+    """Return the host names of a hostlist expression in its order, without duplicates."""
     names: dict[str, None] = {}
     for item in _items(expression):
         names.update(dict.fromkeys(_expand_item(item)))
@@ -68,21 +68,21 @@ def expand(expression: str) -> list[str]:
 
 
 def _checked(name: t.Any) -> str:
-    """Return a host name, or refuse what cannot be one."""
+    """Return a valid host name, or raise an error."""
     if not isinstance(name, str) or not _NAME.match(name):
         raise HostlistError(f"{name!r} is no host name; expected letters, digits, dots, hyphens and underscores")
     return str(name)
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Return what stands before the number that ends a name, and that number; no number leaves it empty."""
+    """Split a name into a prefix and its final number, which is empty if there is none."""
     prefix = name.rstrip("0123456789")
     number = name[len(prefix) :]
     return (name, "") if len(number) > MAX_DIGITS else (prefix, number)
 
 
 def _ranges(numbers: Iterable[str]) -> str:
-    """Return numbers, given as they are written, as what stands after the prefix."""
+    """Return the part of a hostlist expression that follows the prefix; numbers keep their leading zeros."""
     numbers = list(numbers)
     padded = {len(number) for number in numbers if number.startswith("0") and number != "0"}
     widths = {number: len(number) if len(number) in padded else 0 for number in numbers}
@@ -98,7 +98,7 @@ def _ranges(numbers: Iterable[str]) -> str:
 
 
 def _merged(tails: dict[str, str]) -> list[str]:
-    """Join prefixes that differ in one number only and carry the same ranges: rack[1-2]n[1-8]."""
+    """Join prefixes that differ in only one number and have the same ranges: rack[1-2]n[1-8]."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     result = []
     for prefix, tail in tails.items():
@@ -138,7 +138,7 @@ def _expand_item(item: str) -> list[str]:
 
 
 def _bracket(inside: str, item: str) -> list[str]:
-    """Return the numbers between two brackets as they are written in names."""
+    """Return the numbers in a pair of brackets with their leading zeros."""
     numbers: list[str] = []
     for part in inside.split(","):
         match = _RANGE.match(part.strip())

@@ -4,13 +4,13 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Find the node or link that holds a whole group back, with as few measurements as possible.
+Find the node or link that slows down a group, with as few measurements as possible.
 
-A collective operation runs at the pace of its slowest member. So a group that reaches the minimum has only good
-members, and a group that falls short has at least one bad member or a bad link. C(next_groups) is a pure function
-from what was measured so far to what should be measured next; it keeps no state, so a caller can loop over it,
-and an interrupted run can go on. Sets of suspects are halved (binary splitting); suspects of a tournament of pairs
-each get a partner that is known to be good.
+A collective operation runs at the speed of its slowest member. A group that reaches the minimum has only good members.
+A group below the minimum has at least one bad member or a bad link. C(next_groups) is a pure function: it accepts the
+observations and returns the groups to measure next. It keeps no state, so a caller can loop over it and can continue
+an interrupted run. Sets of suspects are halved (binary splitting). Each suspect of a tournament of pairs is measured
+with a partner that is known to be good.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ Group = frozenset[str]
 
 
 class Observation(t.NamedTuple):
-    """One measurement: who took part, and the bandwidth in GB/s; None if the job failed or hung."""
+    """One measurement: its nodes, and the bandwidth in GB/s; None if the job failed or hung."""
 
     nodes: tuple[str, ...]
     value: float | None
 
 
 class Knowledge(t.NamedTuple):
-    """What follows from the observations."""
+    """The conclusions from the observations."""
 
     good: set[str]
-    bad: dict[str, list[float]]  # node: what was measured in groups where all others are good
-    doubted: set[str]  # bad nodes that one bad link would explain as well
-    suspects: list[Group]  # groups that fell short, without their good members, where no bad node explains it
-    links: list[Group]  # pairs of good nodes that fall short between them
+    bad: dict[str, list[float]]  # node: values of the groups where all other members are good
+    doubted: set[str]  # bad nodes that one bad link would also explain
+    suspects: list[Group]  # groups below the minimum without their good members, if no bad node explains them
+    links: list[Group]  # pairs of good nodes that are below the minimum
     unknown: set[str]
-    shared: list[Group]  # larger groups of good nodes that fall short together
+    shared: list[Group]  # larger groups of good nodes that are below the minimum
 
 
 def tournament(nodes: t.Sequence[str], most: int = 0) -> list[list[tuple[str, str]]]:
     """
-    Return the rounds of a round-robin tournament: each pair once, each node at most once in a round.
+    Return the rounds of a round-robin tournament: each pair once, each node at most once per round.
 
-    An odd number of nodes needs as many rounds as nodes, and one node rests in each; an even number one round less.
-    If O(most) rounds leave somebody out, that node's pair of the next round follows.
+    An odd number of nodes needs as many rounds as nodes, and one node rests in each. An even number needs one less.
+    If a node has no pair in the first O(most) rounds, its pair of the next round is added.
     """
     circle: list[str | None] = list(nodes)
     if len(circle) % 2:
@@ -65,7 +65,7 @@ def tournament(nodes: t.Sequence[str], most: int = 0) -> list[list[tuple[str, st
 
 
 def lower_bound(nodes: int, bad: int) -> int:
-    """Return the number of yes-or-no measurements below which nobody can name so many bad nodes among so many."""
+    """Return the minimum number of pass-or-fail measurements that can find this number of bad nodes."""
     return math.ceil(math.log2(math.comb(nodes, bad))) if nodes >= bad else 0
 
 
@@ -76,9 +76,9 @@ def know(
     many: float | None = None,
 ) -> Knowledge:
     """
-    Return what follows from the observations; a group measured several times counts with its median.
+    Return the conclusions from the observations; a group measured several times counts with its median.
 
-    O(minimum) in GB/s holds for pairs, and O(many), where it is given, for larger groups.
+    O(minimum) in GB/s applies to pairs. O(many), if set, applies to larger groups.
     """
     measured = _measured(nodes, observations)
     short = [
@@ -88,7 +88,7 @@ def know(
     ]
     good = _good(measured, short, minimum)
     links = [group for group in short if len(group) == 2 and group <= good]
-    # A larger group over a bad link falls short because of it, and says nothing about its members.
+    # A larger group with a bad link is slow because of the link, so it proves nothing about its members.
     cores = {group: group - good for group in short if not any(link < group for link in links)}
     proofs: dict[str, list[Group]] = {}
     for group, core in cores.items():
@@ -116,10 +116,10 @@ def next_groups(
     repeats: int = 2,
 ) -> list[tuple[str, ...]]:
     """
-    Return the groups to measure next, all of which can run at the same time; empty when there is nothing left to learn.
+    Return the groups to measure next, all of which can run in parallel; empty if the search is complete.
 
-    Nodes that nobody has measured are measured together first. Every bad node, bad link and shortfall of good
-    nodes together is measured as often as C(repeats) says, a bad node with different partners, before it is named.
+    Nodes without a measurement are first measured together. Every bad node, bad link and slow group of good nodes is
+    measured C(repeats) times before it is reported. A bad node is measured with different partners.
     """
     order = {node: place for place, node in enumerate(nodes)}
     state = know(nodes, observations, minimum, many)
@@ -145,7 +145,7 @@ def verdict(
     many: float | None = None,
     repeats: int = 2,
 ) -> dict[str, t.Any]:
-    """Return the outcome: bad nodes and links with their evidence and how sure it is."""
+    """Return the outcome: bad nodes and bad links, each with evidence and confidence."""
     state = know(nodes, observations, minimum, many)
     measured = _measured(nodes, observations)
     levels = [_level(values) for group, values in measured.items() if len(group) == 2 and group <= state.good]
@@ -173,7 +173,7 @@ def verdict(
 
 
 class _Plan:
-    """Groups that can run at the same time."""
+    """Groups that can run in parallel."""
 
     def __init__(self, order: dict[str, int], good: set[str]) -> None:
         self.groups: list[tuple[str, ...]] = []
@@ -182,7 +182,7 @@ class _Plan:
         self._busy: set[str] = set()
 
     def add(self, group: t.AbstractSet[str]) -> bool:
-        """Plan a group if all of its members are free."""
+        """Add a group if all its members are free."""
         if len(group) < 2 or group & self._busy:
             return False
         self._busy |= group
@@ -190,29 +190,29 @@ class _Plan:
         return True
 
     def with_partner(self, node: str, measured: dict[Group, list[float]]) -> bool:
-        """Plan a node with a good one, with a new partner where there is one."""
+        """Add a pair of a node and a good node; prefer a new partner."""
         free = [other for other in self._good if other not in self._busy and other != node]
         free.sort(key=lambda other: len(measured.get(frozenset({node, other}), [])))
         return bool(free) and self.add({node, free[0]})
 
     def free(self, nodes: t.AbstractSet[str]) -> list[str]:
-        """Return those that take part in nothing yet."""
+        """Return the nodes that are in no group of this plan."""
         return sorted(nodes - self._busy, key=self._order.__getitem__)
 
 
 def _split(plan: _Plan, core: Group, state: Knowledge, measured: dict[Group, list[float]]) -> None:
-    """Plan what takes a set of suspects apart."""
+    """Add groups that split a set of suspects."""
     members = plan.free(core)
     if len(members) < len(core):
         return
     if len(members) == 2:
-        # Each with a partner of its own, at the same time: one job more, one round less.
+        # Each suspect gets its own good partner, in parallel: one more job, one round less.
         separated = [plan.with_partner(node, measured) for node in members]
         if not any(separated) and not state.good:
             _look_for_a_partner(plan, core, state, measured)
         return
     half = members[: len(members) // 2]
-    # A half that was measured already proved nothing: a lax minimum does not acquit who falls short in a pair.
+    # If this half was already measured, its result is no proof: a low minimum may accept a node that is slow in a pair.
     if len(half) == 1 or frozenset(half) in measured:
         plan.with_partner(half[0], measured) or plan.add(set(members[:2]))
     else:
@@ -220,7 +220,7 @@ def _split(plan: _Plan, core: Group, state: Knowledge, measured: dict[Group, lis
 
 
 def _look_for_a_partner(plan: _Plan, core: Group, state: Knowledge, measured: dict[Group, list[float]]) -> None:
-    """Plan pairs outside of two suspects, because no node is known to be good yet; at last any pair that is new."""
+    """Add pairs that are not the two suspects, because no good node is known yet; if none is left, add any new pair."""
     outside = plan.free(state.unknown - core)
     everyone = plan.free(state.unknown)
     candidates = [*zip(outside[::2], outside[1::2])] + [
@@ -233,7 +233,7 @@ def _look_for_a_partner(plan: _Plan, core: Group, state: Knowledge, measured: di
 
 
 def _rest(plan: _Plan, state: Knowledge, measured: dict[Group, list[float]]) -> None:
-    """Plan the nodes about which nothing is known yet, once every set of suspects is explained."""
+    """Add the nodes without a result, once every set of suspects is explained."""
     if state.suspects or plan.groups:
         return
     rest = frozenset(plan.free(state.unknown))
@@ -244,7 +244,7 @@ def _rest(plan: _Plan, state: Knowledge, measured: dict[Group, list[float]]) -> 
 
 
 def _measured(nodes: t.Sequence[str], observations: t.Sequence[Observation]) -> dict[Group, list[float]]:
-    """Return all values by group, in the order of the first measurement; a failed job counts as no bandwidth at all."""
+    """Return all values by group, in the order of the first measurement; a failed job counts as zero bandwidth."""
     wanted = set(nodes)
     measured: dict[Group, list[float]] = {}
     for observation in observations:
@@ -257,9 +257,9 @@ def _good(measured: dict[Group, list[float]], short: t.Sequence[Group], minimum:
     """
     Return the members of groups that reach the minimum.
 
-    A large group may reach a lax minimum with a bad member. So below that of pairs it does not count for a node that
-    falls short in a pair, and never for one that falls short with two others of which each has been good in a pair;
-    unless the node has been good in a pair itself.
+    A large group with a bad member may reach a low minimum. Two rules therefore apply to nodes that have not passed in
+    a pair. If the level of the group is below the minimum of pairs, it does not clear a node that is slow in a pair.
+    It never clears a node that is slow in pairs with two other nodes that have each passed in a pair.
     """
     passed = [group for group in measured if group not in short]
     proven = {node for group in passed if len(group) == 2 for node in group}
@@ -275,12 +275,12 @@ def _good(measured: dict[Group, list[float]], short: t.Sequence[Group], minimum:
 
 
 def _level(values: t.Sequence[float]) -> float:
-    """Return what counts of several measurements: the upper median, because noise only ever takes bandwidth away."""
+    """Return the upper median of several measurements, because noise only reduces bandwidth."""
     return statistics.median_high(values)
 
 
 def _minimal(cores: t.Sequence[Group]) -> list[Group]:
-    """Return the sets that contain no other, smallest first, without overlap in what is taken apart."""
+    """Return the sets that contain no other set, smallest first."""
     found: list[Group] = []
     for core in sorted(cores, key=len):
         if not any(smaller <= core for smaller in found):
@@ -289,7 +289,7 @@ def _minimal(cores: t.Sequence[Group]) -> list[Group]:
 
 
 def _noise(repeated: t.Sequence[t.Sequence[float]]) -> float:
-    """Return how far repeated measurements of one group lie apart, as a fraction; at least 2 percent."""
+    """Return the spread of repeated measurements of one group as a fraction; at least 2 percent."""
     spreads = [(max(values) - min(values)) / max(values) for values in repeated if max(values) > 0]
     return max(0.02, statistics.median(spreads) if spreads else 0.05)
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The keys of Slurm's configuration files, as the table beside this file lists them."""
+"""Read the keys of the configuration files of Slurm from keys.yml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import release
 
-# The first key of a line that carries more than one; the lines of such a kind have a table of their own.
+# The first key of lines that have several keys; each kind of line has its own table.
 LINE_KEYS = ("NodeName", "NodeSet", "PartitionName", "DownNodes", "PowerAction")
 
 _TABLE = Path(__file__).with_name("keys.yml")
@@ -32,7 +32,7 @@ class Key(t.NamedTuple):
     choices: tuple[str, ...] = ()
 
     def unread(self, version: str) -> str:
-        """Return why a version does not use the key; empty when it does."""
+        """Return why a version does not use the key; empty if it does."""
         series = release.parse(version).series
         if self.since and series < release.parse(self.since).series:
             return f"Slurm reads it from {self.since} on"
@@ -45,18 +45,18 @@ class Key(t.NamedTuple):
 
 @functools.cache
 def tables() -> dict[str, dict[str, Key]]:
-    """Return the keys by table and by name in lower case: Slurm does not tell the cases apart."""
+    """Return the keys by table and by name in lower case, because Slurm ignores case."""
     loaded = yaml.load(_TABLE.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     return {table: {name.lower(): _key(name, entry) for name, entry in keys.items()} for table, keys in loaded.items()}
 
 
 def table(file: str, line_key: str = "") -> dict[str, Key]:
-    """Return the keys of a file, or of one kind of line in it; empty for a file that is not listed."""
+    """Return the keys of a file, or of one kind of line in it; empty if the file is not listed."""
     return tables().get(f"{file} {line_key}" if line_key else file, {})
 
 
 def line_key(name: str) -> str:
-    """Return how slurm.conf writes the key that begins a line of several; empty for any other key."""
+    """Return the spelling in slurm.conf of a key that starts a line with several keys; empty for any other key."""
     return {key.lower(): key for key in LINE_KEYS}.get(name.lower(), "")
 
 

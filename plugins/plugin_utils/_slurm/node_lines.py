@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The hardware of nodes as slurm.conf and gres.conf name it, from records of the catalogue."""
+"""Write the hardware of nodes for slurm.conf and gres.conf from records of the catalogue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = "a hardware record"
 
 
 def node_lines(nodes: Iterable[Mapping[str, t.Any]], headroom: t.Any = 5) -> list[dict[str, t.Any]]:
-    """Return one NodeName line for each group of equal machines; the additions of the inventory win."""
+    """Return one NodeName line for each group of identical machines; settings of the inventory take precedence."""
     return [
         {
             "NodeName": group["hosts"],
@@ -34,7 +34,7 @@ def node_lines(nodes: Iterable[Mapping[str, t.Any]], headroom: t.Any = 5) -> lis
 
 
 def gres_conf(nodes: Iterable[Mapping[str, t.Any]]) -> str:
-    """Return gres.conf; nothing is detected on nodes, so that Slurm finds a node that lost a GPU."""
+    """Return gres.conf; automatic detection is off, so that Slurm notices when a node loses a GPU."""
     lines = ["AutoDetect=off"]
     for group in nodes:
         if group["record"]["gpus"]["count"]:
@@ -89,7 +89,7 @@ def _percent(value: t.Any, source: str) -> float:
 
 
 def _runs(record: Record, numa_as_sockets: bool) -> list[tuple[list[int], str]]:
-    """Return runs of neighbouring GPUs with the same cores."""
+    """Return runs of adjacent GPUs with the same cores."""
     if not record["topology"]:
         return [(list(range(record["gpus"]["count"])), "")]
     runs: list[tuple[list[int], str]] = []

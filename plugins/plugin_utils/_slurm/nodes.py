@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This plugin util is PRIVATE to the collection. It may change or vanish at any time.
-"""Nodes in groups of equals: what the inventory says about them, and their lines in Slurm's files."""
+"""Group nodes with identical settings in the inventory."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hos
 if t.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# Host variables that describe a node, the first that is set wins.
+# Host variables that describe a node; the first one that is set takes precedence.
 SIZE_VARIABLES = ("gpucluster_vm_size", "azure_vm_size")
 RECORD_VARIABLE = "gpucluster_vm_size_record"
 CONFIG_VARIABLE = "slurm_node_config"
 
 
 class NodeError(ValueError):
-    """A host that says too little or something wrong about itself."""
+    """A host whose variables are missing or wrong."""
 
 
 def group(
     hosts: Iterable[str], variables: Mapping[str, Mapping[str, t.Any]], *, skip: bool = False
 ) -> list[dict[str, t.Any]]:
-    """Return the hosts in groups of equals, as hostlists, each with its hardware record; O(skip) those without one."""
+    """Group identical hosts, each group with its hostlist and hardware record; O(skip) ignores hosts without one."""
     groups: dict[str, dict[str, t.Any]] = {}
     members: dict[str, list[str]] = {}
     for host in hosts:
@@ -45,18 +45,18 @@ def group(
         if key not in groups:
             groups[key] = {"record": find(host, size, record), "config": config}
         members.setdefault(key, []).append(host)
-    # A short text instead of thousands of names, which templates would go through one by one each time.
+    # A hostlist is one short string. Templates would process thousands of names one by one each time.
     return [{"hosts": hostlist.compress(members[key]), **found} for key, found in groups.items()]
 
 
 def describe(variables: Mapping[str, t.Any]) -> tuple[str, t.Any, dict[str, t.Any]]:
-    """Return the VM size, the site's own record and the additions to the node line of one host; any may be empty."""
+    """Return the VM size, the custom record and the additional node settings of one host; each can be empty."""
     size = next((variables[name] for name in SIZE_VARIABLES if variables.get(name)), "")
     return str(size), variables.get(RECORD_VARIABLE) or None, dict(variables.get(CONFIG_VARIABLE) or {})
 
 
 def find(host: str, size: str, record: t.Any) -> dict[str, t.Any]:
-    """Return the hardware record, or say on which host it is wrong."""
+    """Return the hardware record, or raise an error that names the host."""
     try:
         return records.find(size, record)
     except records.CatalogueError as exc:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The options of pyxis, a plugin of Slurm: what each release knows, and how they are written in plugstack.conf."""
+"""Check the options of the Slurm plugin pyxis for each release, and write them for plugstack.conf."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Version = tuple[int, ...]
 
 
 class PyxisError(ValueError):
-    """What is no release of pyxis."""
+    """A string that is not a release of pyxis."""
 
 
 @functools.cache
@@ -38,12 +38,12 @@ def parse_version(text: t.Any) -> Version:
 
 
 def arguments(options: t.Mapping[str, t.Any]) -> list[str]:
-    """Return the words that stand behind the plugin in plugstack.conf; an option that is null is omitted."""
+    """Return the arguments of the plugin in plugstack.conf; options that are null are omitted."""
     return [f"{name}={_word(value)}" for name, value in options.items() if value is not None]
 
 
 def problems(options: t.Mapping[str, t.Any], version: t.Any) -> list[str]:
-    """Return what the release would refuse; nothing when it takes all of it."""
+    """Return the options that the release would refuse; empty if it accepts all."""
     try:
         release = parse_version(version)
     except PyxisError as exc:
@@ -68,7 +68,7 @@ def _known(release: Version) -> list[str]:
 
 
 def _unknown(name: str, version: t.Any, release: Version) -> list[str]:
-    """Say that a release does not know an option; what is newer than the table may know more."""
+    """Return a message if a release does not know an option; releases newer than the table may know more."""
     newer = release > parse_version(_table()["newest"]) and name not in _table()["options"]
     if newer or name in _known(release):
         return []
@@ -76,7 +76,7 @@ def _unknown(name: str, version: t.Any, release: Version) -> list[str]:
 
 
 def _wrong(name: str, value: t.Any) -> list[str]:
-    """Say that an option does not take a value."""
+    """Return a message if an option does not accept a value."""
     kind = _table()["options"].get(name, {}).get("type", "word")
     if isinstance(kind, list):
         right, wanted = value in kind, " or ".join(kind)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The settings of Slurm's files: what a cluster of GPU machines wants, joined with what a site sets."""
+"""Merge the settings for a cluster of GPU machines with the settings of a site."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if t.TYPE_CHECKING:
 
 JOB_LOG = "/var/log/slurm/jobs.log"
 _HERE = ("localhost", "127.0.0.1", "::1")
-# Control groups that slurmd needs to contain jobs.
+# Control group controllers that slurmd needs to contain jobs.
 CONTROLLERS = ("cpu", "cpuset", "memory")
 
 
 def slurm_conf(inputs: Inputs, cgroup: bool = False) -> Config:
-    """Return the settings of slurm.conf; mappings of the site join ours."""
+    """Return the settings of slurm.conf; mappings of the site are merged with the defaults."""
     parts = (_cluster(inputs), _jobs(inputs, cgroup), _health(inputs), _scheduling(inputs), _accounting(inputs))
     ours = {key: value for part in parts for key, value in part.items()}
     return merged(ours, inputs["slurm_config"], join=True)
@@ -46,8 +46,8 @@ def mpi_conf(inputs: Inputs) -> Config:
     """
     Return the settings of mpi.conf.
 
-    PMIx 5 shares its data in files below /tmp by default (gds/shmem2), which processes with another /tmp than
-    slurmstepd do not find: those of job_container/tmpfs and of most containers. Slurm hands this to every step.
+    PMIx 5 shares its data in files below /tmp by default (gds/shmem2). Processes with another /tmp than slurmstepd
+    cannot find them: those of job_container/tmpfs and of most containers. Slurm passes this setting to every step.
     """
     return merged({"PMIxEnv": {"PMIX_MCA_gds": "hash"}}, inputs["slurm_mpi_config"])
 
@@ -69,7 +69,7 @@ def slurmdbd_conf(inputs: Inputs) -> Config:
 
 
 def database(inputs: Inputs) -> dict[str, t.Any]:
-    """Return where slurmdbd listens and where its database is; what is not set is Slurm's default."""
+    """Return the addresses of slurmdbd and of its database; unset values are the defaults of Slurm."""
     config = slurmdbd_conf(inputs)
     host = config["StorageHost"] or "localhost"
     return {
@@ -84,30 +84,30 @@ def database(inputs: Inputs) -> dict[str, t.Any]:
 
 
 def servers(inputs: Inputs) -> str:
-    """Return the controllers with the port that slurmd and sackd ask; a range of ports begins with that one."""
+    """Return the controllers with the port that slurmd and sackd connect to: the first one of a range."""
     given = _value(inputs["slurm_config"], "SlurmctldPort")
     port = str(given or 6817).split("-", maxsplit=1)[0]
     return ",".join(f"{host}:{port}" for host in inputs["slurm_controllers"])
 
 
 def slurmd_digest(inputs: Inputs) -> str:
-    """Return a digest of what slurmd reads only when it starts; so each node knows by itself when to restart it."""
+    """Return a digest of the settings that slurmd reads only at its start; each node uses it to decide on a restart."""
     keys = actions.restart_keys(slurm_conf(inputs))
     return hashlib.sha256(json.dumps(keys).encode()).hexdigest()
 
 
 def on_both(inputs: Inputs) -> list[str]:
-    """Return the machines that are controllers and compute nodes."""
+    """Return the machines that are both controllers and compute nodes."""
     nodes = {host for group in inputs["slurm_nodes"] for host in hostlist.expand(group["hosts"])}
     return [host for host in inputs["slurm_controllers"] if host in nodes]
 
 
 def merged(ours: Mapping[str, t.Any], given: Mapping[str, t.Any], join: bool = False) -> Config:
     """
-    Return our settings with those of a site; keys are compared as Slurm does, without their case.
+    Merge the default settings with those of a site; keys are compared without case, as in Slurm.
 
-    A key that the site itself gives twice stays there twice, so that the input check finds it. With O(join) a mapping
-    joins ours, else it replaces ours.
+    A key that the site sets twice remains twice, so that the input check finds it. With O(join) a mapping is merged
+    with the default; otherwise it replaces the default.
     """
     result = dict(ours)
     names = {key.lower(): key for key in ours}
@@ -120,17 +120,17 @@ def merged(ours: Mapping[str, t.Any], given: Mapping[str, t.Any], join: bool = F
 
 
 def merged_values(old: t.Any, new: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return the parameters of one key; those of the site win."""
+    """Return the merged parameters of one key; those of the site take precedence."""
     return {**old, **new}
 
 
 def has_gpus(nodes: Iterable[Mapping[str, t.Any]]) -> bool:
-    """Tell whether a node of the cluster has GPUs."""
+    """Return whether a node of the cluster has GPUs."""
     return any(group["record"]["gpus"]["count"] for group in nodes)
 
 
 def accounts_given(inputs: Inputs) -> bool:
-    """Tell whether the site lists who may use the cluster; that is enforced then."""
+    """Return whether the site lists accounts, users or QOS; Slurm then enforces them."""
     lists = ("slurm_qos", "slurm_accounts", "slurm_users")
     return bool(inputs["slurm_database"]) and any(inputs.get(name) for name in lists)
 
@@ -145,9 +145,9 @@ def _cluster(inputs: Inputs) -> Config:
         "CredType": "cred/munge",
         "StateSaveLocation": inputs["slurm_state_directory"],
         "SlurmdSpoolDir": "/var/spool/slurmd",
-        # The cores of a GPU end at the edge of a socket.
+        # The cores of a GPU are then those of one socket.
         "SlurmdParameters": {"numa_node_as_socket": has_gpus(inputs["slurm_nodes"])},
-        # A node that was away takes jobs again when it registers with everything that it should have.
+        # A node that was down accepts jobs again when it registers with a valid configuration.
         "ReturnToService": 2,
     }
 
@@ -159,17 +159,17 @@ def _jobs(inputs: Inputs, cgroup: bool) -> Config:
         "TaskPlugin": [*(["task/cgroup"] if cgroup else []), "task/affinity"],
         "JobAcctGatherType": "jobacct_gather/cgroup" if cgroup else "jobacct_gather/linux",
         "PrologFlags": ["Alloc", "Contain", *(["X11"] if inputs["slurm_x11"] else [])],
-        # Each runs the executable files of a directory: /etc/slurm/prolog.d and so on.
+        # Each program runs the executable files of a directory, such as /etc/slurm/prolog.d.
         "Prolog": "/etc/slurm/prolog",
         "Epilog": "/etc/slurm/epilog",
         "TaskProlog": "/etc/slurm/task_prolog" if inputs["slurm_task_prolog"] else None,
         "JobContainerType": "job_container/tmpfs" if inputs["slurm_private_tmp"] else None,
         "RebootProgram": "/usr/sbin/reboot",
-        # A machine with GPUs takes minutes to boot; after this time `scontrol reboot` sets it down.
+        # A machine with GPUs takes minutes to boot; after this time `scontrol reboot` sets it to DOWN.
         "ResumeTimeout": 900,
-        # Pinned memory: the limit of the node holds, not that of the login machine.
+        # Pinned memory: the limit of the node applies, not that of the login machine.
         "PropagateResourceLimitsExcept": "MEMLOCK",
-        # Five times MessageTimeout, as slurmd asks for.
+        # Five times MessageTimeout, as slurmd requires.
         "UnkillableStepTimeout": 300,
         "KillWait": 30,
     }
@@ -180,7 +180,7 @@ def _health(inputs: Inputs) -> Config:
     return {
         "HealthCheckProgram": program,
         "HealthCheckInterval": 300 if program else None,
-        # Spread over the interval, not all nodes at once.
+        # Spread over the interval, not all nodes at the same time.
         "HealthCheckNodeState": ["ANY", "CYCLE"] if program else None,
     }
 
@@ -189,14 +189,14 @@ def _scheduling(inputs: Inputs) -> Config:
     plugin = inputs["slurm_topology_plugin"]
     return {
         "SchedulerType": "sched/backfill",
-        # A job whose prolog fails goes back into the queue; Slurm's default holds it for ever.
+        # A job whose prolog fails is requeued; the default of Slurm holds it indefinitely.
         "SchedulerParameters": {"nohold_on_prolog_fail": True},
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": ["CR_Core_Memory"],
         "PriorityType": "priority/multifactor" if inputs["slurm_database"] else "priority/basic",
         "GresTypes": ["gpu"] if has_gpus(inputs["slurm_nodes"]) else [],
         "TopologyPlugin": f"topology/{plugin}" if plugin else None,
-        # Hundreds of nodes: patience with slow answers.
+        # Hundreds of nodes: allow for slow answers.
         "MessageTimeout": 60,
         "SlurmctldTimeout": 120,
         "SlurmdTimeout": 300,
@@ -211,7 +211,7 @@ def _accounting(inputs: Inputs) -> Config:
         "AccountingStorageHost": host,
         "AccountingStoragePort": _value(inputs["slurm_database_config"], "DbdPort") if host else None,
         "AccountingStorageTRES": ["gres/gpu"] if host and has_gpus(inputs["slurm_nodes"]) else [],
-        # Who is listed may submit, within the limits. Without lists everybody may.
+        # Users in the lists can submit jobs, within their limits. Without lists all users can.
         "AccountingStorageEnforce": ["associations", "limits", "qos"] if accounts_given(inputs) else None,
         "JobCompType": "jobcomp/filetxt" if completion else None,
         "JobCompLoc": JOB_LOG if completion else None,
@@ -219,6 +219,6 @@ def _accounting(inputs: Inputs) -> Config:
 
 
 def _value(config: Mapping[str, t.Any], key: str) -> t.Any:
-    """Return what a site sets for a key, in whatever case; nothing where it is taken out."""
+    """Return the value that a site sets for a key, in any case; None if the key is removed."""
     found = [value for name, value in config.items() if str(name).lower() == key.lower()]
     return found[-1] if found and not conf.is_absent(found[-1]) else None

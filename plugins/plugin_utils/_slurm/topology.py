@@ -4,10 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Slurm's network topology, as a tree of switches or as blocks, from where each host is.
+Write the network topology of Slurm, as a tree of switches or as blocks, from the place of each host.
 
-Sources: topology.conf(5) and topology.yaml(5) of SchedMD's slurm repository at slurm-26-05-3-1; topology.yaml came with
-25.05. Lines grow with switches and blocks, not with hosts.
+Sources: topology.conf(5) and topology.yaml(5) of SchedMD's slurm repository at slurm-26-05-3-1; 25.05 introduced
+topology.yaml. The number of lines depends on switches and blocks, not on hosts.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _SHOWN = 5
 
 
 class TopologyError(ValueError):
-    """Places that are no tree, or no blocks."""
+    """Places that do not form a tree or blocks."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        """Join the problems to one message."""
+        """Join the problems into one message."""
         super().__init__("; ".join(problems))
         self.problems = list(problems)
 
 
 @dataclasses.dataclass
 class Topology:
-    """Hosts by leaf or block, and the switch above each switch."""
+    """Hosts by leaf switch or block, and the parent of each switch."""
 
     hosts: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     above: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -58,7 +58,7 @@ def render(
     form: str = "conf",
     name: str = "default",
 ) -> str:
-    """Return the text of topology.conf or topology.yaml."""
+    """Return the content of topology.conf or topology.yaml."""
     topology = _read(places, kind, known, unplaced)
     topology.problems.extend(_shape_problems(topology, kind, block_sizes))
     if kind not in KINDS or form not in FORMATS:
@@ -73,7 +73,7 @@ def render(
 
 
 def _read(places: Mapping[str, t.Any], kind: str, known: Iterable[str] | None, unplaced: str) -> Topology:
-    """Return the places of all hosts, judged one by one."""
+    """Read the places of all hosts and check each one."""
     topology = Topology()
     leaf_of: dict[str, str] = {}
     for hosts, place in places.items():
@@ -93,13 +93,13 @@ def _read(places: Mapping[str, t.Any], kind: str, known: Iterable[str] | None, u
 
 
 def _path(place: t.Any) -> list[str]:
-    """Return a place as names from the top to the leaf."""
+    """Return a place as names from the top switch to the leaf switch."""
     parts = place if isinstance(place, (list, tuple)) else str("" if place is None else place).split("/")
     return [str(part).strip() for part in parts if str(part).strip()]
 
 
 def _place(topology: Topology, leaf_of: dict[str, str], hosts: str, path: Sequence[str]) -> None:
-    """Note the hosts of one entry and the switches above them."""
+    """Add the hosts of one entry and the switches above them."""
     for upper, lower in zip(path, path[1:]):
         if topology.above.setdefault(lower, upper) != upper:
             topology.problems.append(f"switch {lower} is below {topology.above[lower]} and below {upper}")
@@ -125,12 +125,12 @@ def _compare(
 
 
 def _some(names: Iterable[str]) -> str:
-    """Return the first few of many names."""
+    """Return the first few names."""
     return words.listed(sorted(names, key=hostlist.natural_key), _SHOWN)
 
 
 def _shape_problems(topology: Topology, kind: str, block_sizes: Sequence[int]) -> list[str]:
-    """Return what is wrong with the switches, or with the sizes of blocks."""
+    """Return the errors in the tree of switches, or in the block sizes."""
     if kind == "block":
         return _size_problems(topology, block_sizes)
     inner = set(topology.above.values())
@@ -147,7 +147,7 @@ def _shape_problems(topology: Topology, kind: str, block_sizes: Sequence[int]) -
 
 
 def _size_problems(topology: Topology, block_sizes: Sequence[int]) -> list[str]:
-    """Return what topology.conf(5) forbids of block sizes."""
+    """Return the block sizes that topology.conf(5) does not allow."""
     if not block_sizes:
         return []
     if any(not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in block_sizes):
@@ -164,12 +164,12 @@ def _size_problems(topology: Topology, block_sizes: Sequence[int]) -> list[str]:
 
 
 def _is_power(number: int) -> bool:
-    """Whether a number is 2, 4, 8 and so on."""
+    """Return whether a number is 2, 4, 8 and so on."""
     return number > 1 and not number & (number - 1)
 
 
 def _names(names: Iterable[str]) -> list[str]:
-    """Return names in the order of their numbers."""
+    """Return names in natural order."""
     return sorted(names, key=hostlist.natural_key)
 
 
@@ -188,7 +188,7 @@ def _blocks(topology: Topology, block_sizes: Sequence[int], form: str, name: str
 
 
 def _tree(topology: Topology, root: str, form: str, name: str) -> str:
-    """Return switches, the leaves first; one switch stands above all others."""
+    """Return switches, leaves first; one root switch is above all others."""
     below: dict[str, list[str]] = {}
     for lower, upper in topology.above.items():
         below.setdefault(upper, []).append(lower)
@@ -215,5 +215,5 @@ def _tree(topology: Topology, root: str, form: str, name: str) -> str:
 
 
 def _depth(switch: str, below: Mapping[str, Sequence[str]]) -> int:
-    """Return how many levels of switches are below a switch."""
+    """Return the number of switch levels below a switch, plus one."""
     return 1 + max((_depth(lower, below) for lower in below.get(switch, ())), default=0)

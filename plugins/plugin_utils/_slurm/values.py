@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Whether the keys and the values of a Slurm file are such that Slurm takes them."""
+"""Check whether Slurm accepts the keys and values of a file."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _TIME = re.compile(r"(?:\d+(?::\d+){0,2}|\d+-\d+(?::\d+){0,2}|-1|INFINITE|UNLIMI
 _NUMBER = re.compile(r"(?:\d+|0x[0-9a-f]+)k?\Z|(?:INFINITE|UNLIMITED)\Z", re.IGNORECASE)
 _BOOLEANS = ("yes", "up", "true", "1", "no", "down", "false", "0")
 _TIME_FORMS = "minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]] or INFINITE"
-# Debug levels may also be given by number (log_string2num of SchedMD's src/common/log.c).
+# Debug levels can also be numbers (log_string2num of SchedMD's src/common/log.c).
 _LEVELS = 10
 _REST_KEY = "Include"
-# AccountingStoragePort, DbdPort, SlurmctldPort (also a range), Port of a node; not SrunPortRange.
+# AccountingStoragePort, DbdPort, SlurmctldPort (also a range) and Port of a node, but not SrunPortRange.
 _PORT = re.compile(r"Port\Z")
 _LAST_PORT, _RANGE = 65535, 2
 
 
 def key_problems(values: Mapping[str, t.Any], known: Mapping[str, Key], where: str, version: str) -> list[str]:
-    """Return what is wrong with the keys of a mapping and with their values."""
+    """Return the errors in the keys of a mapping and in their values."""
     problems: list[str] = []
     seen: dict[str, str] = {}
     for name, value in values.items():
@@ -47,18 +47,18 @@ def key_problems(values: Mapping[str, t.Any], known: Mapping[str, Key], where: s
 
 
 def time_is_valid(text: str) -> bool:
-    """Whether Slurm reads a text as a span of time."""
+    """Return whether Slurm reads a string as a time span."""
     return bool(_TIME.match(text))
 
 
 def nearest(name: str, names: list[str]) -> str:
-    """Return a sentence with the known name that is meant most likely; empty when none is near."""
+    """Return a question with the most similar known name; empty if none is similar."""
     near = difflib.get_close_matches(name.lower(), [known.lower() for known in names], n=1, cutoff=0.75)
     return next((f"; did you mean {known}?" for known in names if near and known.lower() == near[0]), "")
 
 
 def _entry_problems(name: str, value: t.Any, known: Mapping[str, Key], version: str) -> list[str]:
-    """Return what is wrong with one key."""
+    """Return the errors in one key."""
     key = known.get(name.lower())
     if not key:
         return [f"unknown key {name!r}{nearest(name, [entry.name for entry in known.values()])}"]
@@ -70,7 +70,7 @@ def _entry_problems(name: str, value: t.Any, known: Mapping[str, Key], version: 
 
 
 def _value_problems(key: Key, value: t.Any) -> list[str]:
-    """Return what is wrong with one value."""
+    """Return the errors in one value."""
     if isinstance(value, (dict, list, tuple)) and key.type not in ("string", "array"):
         return [f"{key.name} takes one value, found {value!r}"]
     try:
@@ -86,13 +86,13 @@ def _value_problems(key: Key, value: t.Any) -> list[str]:
 
 
 def _is_port(text: str) -> bool:
-    """Whether a text is a port or a range of ports."""
+    """Return whether a string is a port or a range of ports."""
     numbers = text.split("-") if text.count("-") < _RANGE else [""]
     return all(number.isdigit() and 1 <= int(number) <= _LAST_PORT for number in numbers)
 
 
 def _choice_problems(key: Key, text: str) -> list[str]:
-    """Return which items of a value are none of its choices."""
+    """Return the items of a value that are not among its choices."""
     if not key.choices or (text.isdigit() and len(key.choices) == _LEVELS and int(text) < _LEVELS):
         return []
     choices = {choice.lower() for choice in key.choices}
@@ -101,7 +101,7 @@ def _choice_problems(key: Key, text: str) -> list[str]:
 
 
 def _number(bits: int) -> t.Callable[[str], str]:
-    """Return a check of whole numbers of so many bits."""
+    """Return a check for integers with this number of bits."""
 
     def check(text: str) -> str:
         if not _NUMBER.match(text):
@@ -115,7 +115,7 @@ def _number(bits: int) -> t.Callable[[str], str]:
 
 
 def _float(text: str) -> str:
-    """Return what is expected where a text is no number."""
+    """Return the expected type if a string is not a number."""
     try:
         float(text)
     except ValueError:

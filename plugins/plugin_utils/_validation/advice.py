@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What to do next, for each check that can fail."""
+"""Advice for each check that can fail."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ ADVICE["node.part"] = ADVICE["nccl.part"] = ADVICE["preflight.slurm_state"]
 
 
 def advice(check: str) -> list[str]:
-    """Return what to do about a check: the entry of its name, or of the part of the name before a dot."""
+    """Return the advice for a check: the entry of its name, or of the part of its name before a dot."""
     name = check
     while name not in ADVICE and "." in name:
         name = name.rpartition(".")[0]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The stage C(after): nodes that Slurm could use at the beginning can still be used at the end."""
+"""The stage C(after): nodes that Slurm could use before the validation are still usable after it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Raw = t.Mapping[str, t.Any]
 
 
 def measure(session: Session, raw: dict[str, t.Any]) -> None:
-    """Ask Slurm for its nodes again: health may drain a node while it is measured."""
+    """Read the nodes from Slurm again, because health checks may drain a node during a measurement."""
     nodes, hardware = session.nodes, session.settings["hardware"]
     if inputs.one_record(session.settings):
         hardware = [{"hosts": hostlist.compress(session.taken or nodes.meant), "record": session.record}]
@@ -34,7 +34,7 @@ def measure(session: Session, raw: dict[str, t.Any]) -> None:
 
 
 def judge(raw: Raw) -> dict[str, t.Any]:
-    """Return whether nodes that could be used before still can, and what hardware was meant."""
+    """Return whether nodes that were usable before are still usable, and the hardware of the nodes."""
     before = [node for node in raw["before"] if node["name"] in raw["meant"]]
     lost = node_states.lost(before, raw["states"])
     seen = sum(node_states.usable(node) for node in before)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The checks of a report: each has passed, warned, failed or not run."""
+"""The checks of a report; each one has passed, warned, failed or was not run."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Choose the nodes that are validated."""
+"""Choose the nodes to validate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GONE = "nothing was done, for none of the chosen nodes ran a job"
 
 
 def need(session: Session, silent: t.Collection[str]) -> None:
-    """Choose the nodes, unless an earlier stage has; O(silent) are those that do not answer Ansible."""
+    """Choose the nodes, unless an earlier stage did; O(silent) are the nodes that do not answer Ansible."""
     nodes = session.nodes
     if nodes.gone:
         raise StoppedError(_GONE)
@@ -48,7 +48,7 @@ def need(session: Session, silent: t.Collection[str]) -> None:
 
 
 def refuse_mixed(settings: inputs.Settings, known: t.Sequence[t.Mapping[str, t.Any]], names: t.Sequence[str]) -> None:
-    """Refuse nodes of several kinds where they are measured, for they cannot be judged together."""
+    """Refuse nodes of several kinds for measurements, because one set of limits cannot apply to all of them."""
     if not {"node", "nccl"} & set(settings["stages"]):
         return
     without = [node["name"] for node in known if node["name"] in names and node["gpus"] == 0]

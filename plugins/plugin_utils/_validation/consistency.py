@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Judge what the nodes say about themselves: all must have the same versions, users and mounts."""
+"""Check that all nodes have the same versions, users and mounts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.check
 def checks(
     nodes: t.Mapping[str, t.Mapping[str, t.Any] | None], states: t.Sequence[t.Mapping[str, t.Any]]
 ) -> list[Check]:
-    """Return the checks of what the nodes say (None for one that does not answer) and of Slurm's view of them."""
+    """Return the checks of the facts of the nodes (None: a node does not answer) and of their state in Slurm."""
     answered = {name: facts for name, facts in nodes.items() if facts}
     found = [
         check("preflight.answers", "answers", PASS if facts else FAIL, "" if facts else "does not answer", name)
@@ -38,9 +38,9 @@ def checks(
 
 def _versions(nodes: t.Mapping[str, t.Mapping[str, t.Any]], computes: t.Collection[str]) -> list[Check]:
     """
-    Return whether the versions of each component are equal; the odd ones out fail.
+    Return whether each component has the same version on all nodes; nodes with another version fail.
 
-    A controller has no GPU: of what it has, only Slurm must fit the nodes.
+    A controller has no GPU: only its version of Slurm must match the nodes.
     """
     components = list(dict.fromkeys(name for facts in nodes.values() for name in facts["versions"]))
     found = []
@@ -77,7 +77,7 @@ def _clock(name: str, clock: t.Mapping[str, t.Any]) -> Check:
 
 
 def _mounts(name: str, mounts: t.Mapping[str, str]) -> list[Check]:
-    """Return whether the mounts are there."""
+    """Return whether the mounts are present."""
     if not mounts:
         return []
     wrong = [f"{path} {state}" for path, state in mounts.items() if state != "ok"]
@@ -87,7 +87,7 @@ def _mounts(name: str, mounts: t.Mapping[str, str]) -> list[Check]:
 
 
 def _users(nodes: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Check]:
-    """Return whether users resolve to the same numbers everywhere."""
+    """Return whether users have the same UID and GID on all nodes."""
     names = list(dict.fromkeys(user for facts in nodes.values() for user in facts["users"]))
     numbers = {user: Counter(_number(facts, user) for facts in nodes.values()).most_common(1)[0][0] for user in names}
     found = []
@@ -104,6 +104,6 @@ def _users(nodes: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Check]:
 
 
 def _number(facts: t.Mapping[str, t.Any], user: str) -> str | None:
-    """Return the numbers of a user as text."""
+    """Return the UID and GID of a user as a string."""
     entry = facts["users"].get(user)
     return f"{entry['uid']}:{entry['gid']}" if entry else None

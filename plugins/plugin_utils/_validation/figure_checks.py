@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Judge figures: each group of nodes, and the slowest GPU of each node, by thresholds and by the others."""
+"""Check the figures of groups of nodes, and of the slowest GPU of each node, against thresholds and other results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def bandwidth(
 def memcpy(
     measured: t.Mapping[str, t.Mapping[str, float | None]], name: str, title: str, threshold: t.Any
 ) -> list[Check]:
-    """Return one check per node of the slowest of its GPUs; O(measured) maps nodes to GB/s by GPU."""
+    """Return one check per node for its slowest GPU; O(measured) maps nodes to GB/s by GPU."""
     slowest = {
         node: min((value for value in gpus.values() if value is not None), default=None)
         for node, gpus in measured.items()
@@ -83,13 +83,13 @@ def memcpy(
 
 
 def margin(measured: float | None, levels: t.Mapping[str, float]) -> float | None:
-    """Return by what part of it a figure is above the lowest value without a complaint; negative below."""
+    """Return the fraction by which a figure is above the lowest value that passes; negative if it is below."""
     least = levels.get("warn", levels.get("fail"))
     return None if measured is None or not least else measured / least - 1
 
 
 def unjudged(item: Check) -> Check:
-    """Return a check that has passed only for want of a limit, and of others to be compared with, as one not run."""
+    """Return a passed check as not run, because it has no limit and no other results to compare with."""
     if item["status"] != PASS:
         return item
     text = f"{item['group']}: {item['measured']:.4g} {item['unit']}, but no limit is known and nothing to compare with"
@@ -103,7 +103,7 @@ def group(result: t.Mapping[str, t.Any]) -> str:
 
 
 def _above(measured: float | None, levels: t.Mapping[str, float]) -> str:
-    """Return by how much a figure passed."""
+    """Return a message with the margin of a figure that passed."""
     part, least = margin(measured, levels), levels.get("warn", levels.get("fail"))
     expected = f", expected {levels['expected']:.4g}" if "expected" in levels else ""
     return "" if part is None else f"{part:.0%} above the limit of {least:.4g}{expected}"
@@ -138,7 +138,7 @@ def _bandwidth(
 
 
 def _samples(result: t.Mapping[str, t.Any]) -> str:
-    """Return what was measured, if it was measured several times."""
+    """Return the samples if there are several."""
     samples = result.get("samples") or []
     figures = ", ".join("failed" if value is None else f"{value:.4g}" for value in samples)
     return f"; measured {len(samples)} times: {figures}" if len(samples) > 1 else ""

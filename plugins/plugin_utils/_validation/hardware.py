@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What hardware a validation was about, in one line per kind of node."""
+"""Describe the validated hardware, with one line per kind of node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Raw = t.Mapping[str, t.Any]
 
 
 def summary(raw: Raw, meant: t.Sequence[str]) -> list[dict[str, t.Any]]:
-    """Return the kinds of the nodes that were measured, or else meant, as the inventory and Slurm know them."""
+    """Return the kinds of the measured (otherwise the chosen) nodes, from the inventory and Slurm."""
     names = list(raw.get("measured") or meant)
     known = {node["name"]: node for node in [*raw["before"], *raw["states"]]}
     records = {
@@ -41,7 +41,7 @@ def summary(raw: Raw, meant: t.Sequence[str]) -> list[dict[str, t.Any]]:
 
 
 def _kind(node: Raw, record: Raw) -> tuple[t.Any, ...]:
-    """Return VM size, model and number of GPUs, and number of CPUs; what Slurm knows is what jobs get."""
+    """Return VM size, model and number of GPUs, and number of CPUs; the values of Slurm are those that jobs get."""
     gres = next((part for part in str(node.get("gres") or "").split(",") if part.startswith("gpu:")), "")
     typed = gres.split(":")[1] if gres.count(":") > 1 and not gres.split(":")[1].isdigit() else ""
     gpus = record.get("gpus") or {}

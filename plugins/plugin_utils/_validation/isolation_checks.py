@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Name the node or the path that the search found."""
+"""Report the node or path that the search found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.check
 
 
 def checks(verdict: t.Mapping[str, t.Any], failed: t.Collection[frozenset[str]], unit: str = "GB/s") -> list[Check]:
-    """Return the checks that name the culprit; who explains none of the groups that O(failed) is worth a warning."""
+    """Return the checks that name the culprit; a culprit that explains no group in O(failed) is only a warning."""
     good = set(verdict["good"])
 
     def status(culprits: t.Collection[str], group: t.Collection[str] = ()) -> str:

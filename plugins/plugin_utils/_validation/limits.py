@@ -4,9 +4,9 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-The limits of bandwidth: thresholds that are known, or else a part of what good groups of the same run reach.
+Set the limits of bandwidth: known thresholds, or a fraction of the bandwidth of good groups in the same run.
 
-Operations other than the first one have no thresholds of their own: they are compared with the first.
+Operations other than the first one have no thresholds of their own; they are compared with the first one.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation impor
 
 Raw = t.Mapping[str, t.Any]
 
-# The least that a group must reach, as a fraction of what good pairs reach, where no threshold is known.
+# The minimum of a group without a known threshold, as a fraction of the bandwidth of good pairs.
 _NCCL = {"node": 0.9, "pair": 0.85, "all": 0.7}
-# CPUs that share a host with others are noisy: only a gross fault shows.
+# Results of CPUs that share a host with others vary widely: only a large fault is visible.
 _MPI = {"node": 0.1, "pair": 0.1, "all": 0.02}
-# Bus bandwidth says how well the hardware is used, so operations are alike: four H200 gave 0.9 of all-reduce for them.
+# Bus bandwidth is similar for all operations. On four H200, these two reached 0.9 of the bandwidth of all-reduce.
 _OTHERS = {"all_gather": 0.7, "reduce_scatter": 0.7}
 _LEAST_OTHER = 0.4
 
 
 def reference(values: t.Sequence[float]) -> float | None:
-    """Return what good groups reach: the upper quartile, for one bad node spoils up to half of the pairs or more."""
+    """Return the bandwidth of good groups: the upper quartile, because one bad node slows half of the pairs or more."""
     ordered = sorted(values)
     return ordered[math.ceil(0.75 * len(ordered)) - 1] if ordered else None
 
 
 def minimums(raw: Raw) -> dict[str, t.Any]:
-    """Return the thresholds of groups by kind, C(node), C(pair) and C(all): those given, or else fractions."""
+    """Return the thresholds of groups by kind, C(node), C(pair) and C(all): the given ones, or else fractions."""
     fractions = {**(_MPI if raw.get("program") == "mpi" else _NCCL), **(raw.get("relative") or {})}
     given = raw.get("thresholds") or {}
     good = {}
@@ -57,13 +57,13 @@ def threshold(result: Raw, raw: Raw, limits: dict[str, float]) -> dict[str, floa
 
 
 def _other(limits: t.Mapping[str, float], collective: str) -> dict[str, float]:
-    """Return the threshold of an operation of which none is known: so much of the known one, below which it warns."""
+    """Return the threshold of an operation without its own: a fraction of the known one, below which it warns."""
     least = limits.get("fail", limits.get("warn"))
     return {"warn": least * _OTHERS.get(collective, _LEAST_OTHER)} if least else {}
 
 
 def why(raw: Raw, kind: str, result: Raw) -> str:
-    """Return a sentence that says where the threshold of a result comes from."""
+    """Return a sentence about the source of the threshold of a result."""
     fractions = {**(_MPI if raw.get("program") == "mpi" else _NCCL), **(raw.get("relative") or {})}
     given = (raw.get("thresholds") or {}).get(kind)
     source = (raw.get("limits_from") or {}).get(kind) or "validate_thresholds"
@@ -78,7 +78,7 @@ def why(raw: Raw, kind: str, result: Raw) -> str:
 
 
 def unlimited(raw: Raw) -> list[str]:
-    """Return the kinds that were measured without a limit of their own; those of all nodes follow from the pairs."""
+    """Return the measured kinds without their own limit; limits of all nodes follow from the pairs."""
     given = raw.get("thresholds") or {}
     return [
         kind
@@ -89,11 +89,11 @@ def unlimited(raw: Raw) -> list[str]:
 
 
 def relative(kinds: t.Sequence[str]) -> str:
-    """Return what to say about kinds without a limit, if there are any."""
+    """Return a message about the kinds without a limit, if there are any."""
     titles = " and ".join(results.TITLES[kind].rstrip(",") for kind in kinds)
     return f"no limit is known for the bandwidth {titles}: figures are only compared with each other" if kinds else ""
 
 
 def least(limits: t.Mapping[str, float]) -> float:
-    """Return below what a complaint begins."""
+    """Return the lowest value that passes without a warning."""
     return limits.get("warn", limits.get("fail", 0.0))

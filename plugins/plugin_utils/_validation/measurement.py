@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Run the programs that measure bandwidth: nccl-tests between GPUs, or MPI between CPUs where there are no GPUs."""
+"""Run the programs that measure bandwidth: nccl-tests between GPUs, or MPI between CPUs on nodes without GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if t.TYPE_CHECKING:
 
 Results = list[dict[str, t.Any]]
 
-# Ranks that wait give the CPU away, for nodes may share it; UCX where it is there, also over plain networks.
+# Waiting ranks yield the CPU, because nodes may share it. UCX, if present, is also used on plain networks.
 _MPI_ENVIRONMENT = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_pml_ucx_priority": "90",
@@ -28,7 +28,7 @@ NOTES = {
 
 
 def program(session: Session) -> str:
-    """Return what measures: C(nccl) or C(mpi)."""
+    """Return the measuring program: C(nccl) or C(mpi)."""
     wanted = str(session.settings["program"])
     return wanted if wanted != "auto" else "nccl" if session.gpus else "mpi"
 
@@ -39,7 +39,7 @@ def image(session: Session) -> str:
 
 
 def run(session: Session, kind: str, groups: t.Sequence[t.Sequence[str]], **more: t.Any) -> Results:
-    """Return the bandwidth of groups of nodes; O(more) are arguments of the module."""
+    """Return the bandwidth of groups of nodes; O(more) are additional arguments of the module."""
     settings = session.settings
     usual = _nccl(session) if program(session) == "nccl" else _mpi(session, 2 if kind == "node" else 1)
     return _results(
@@ -62,7 +62,7 @@ def run(session: Session, kind: str, groups: t.Sequence[t.Sequence[str]], **more
 
 
 def checked_mpi(session: Session, nodes: t.Sequence[str], before: t.Sequence[str] = (), **more: t.Any) -> Results:
-    """Return whether an MPI program with a checked result runs over nodes, with the words O(before) before it."""
+    """Return the result of a self-checking MPI program on nodes; O(before) are the words before its command."""
     small = {"min_bytes": "64K", "max_bytes": "64K", "iterations": 2}
     program = {"command": [*before, *_mpi_command(session)], "environment": _MPI_ENVIRONMENT}
     return _results(session, groups=[list(nodes)], **program, **small, **more)
@@ -102,7 +102,7 @@ def _mpi(session: Session, tasks: int) -> dict[str, t.Any]:
         "min_bytes": "256K",
         "max_bytes": "4M",
         "factor": 4,
-        # The median of them counts, in at most two seconds for each size.
+        # The median counts, in at most two seconds for each size.
         "iterations": 15,
         "environment": _MPI_ENVIRONMENT,
     }

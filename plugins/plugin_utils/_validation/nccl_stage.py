@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The stage C(nccl): bandwidth in each node, between two nodes and over all, and the search for what is slow."""
+"""The stage C(nccl): bandwidth in each node, between two nodes and over all nodes, and the search for slow nodes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if t.TYPE_CHECKING:
 
 Raw = t.Mapping[str, t.Any]
 
-# As many nodes are measured in all pairs; of more nodes one round of pairs is.
+# Up to this number of nodes all pairs are measured; with more nodes one round of pairs.
 _ALL_PAIRS = 8
 
 
 def measure(session: Session, raw: dict[str, t.Any], silent: t.Collection[str]) -> None:
-    """Measure groups of nodes, then again what fell short, and search for what is slow."""
+    """Measure groups of nodes, repeat slow ones, and search for the cause."""
     choice.need(session, silent)
     settings, repeats = session.settings, session.settings["repeats"]
     try:
@@ -56,7 +56,7 @@ def _groups(session: Session) -> dict[str, list[list[str]]]:
     """Return the groups to measure, by kind."""
     names, rounds = session.taken, session.settings["pair_rounds"]
     few = rounds or (0 if len(names) <= _ALL_PAIRS else 1)
-    # One node by itself says something about its GPUs, but nothing about one CPU.
+    # A single node is a useful test of its GPUs, but not of one CPU.
     alone = measurement.program(session) == "nccl" or len(names) == 1
     return {
         "node": [[name] for name in names] if alone else [],
@@ -74,7 +74,7 @@ def _add(
     why: str = "",
     **more: t.Any,
 ) -> None:
-    """Measure groups, and put the results to those of the same kind."""
+    """Measure groups, and add the results to those of the same kind."""
     if not groups:
         return
     where = results.TITLES.get(kind, "").rstrip(",") or "in groups of suspects"
@@ -90,7 +90,7 @@ def _add(
 
 
 def _about(session: Session) -> dict[str, t.Any]:
-    """Return what the judgement takes beside the results."""
+    """Return the data for the judgement other than results."""
     settings, record, program = session.settings, session.record, measurement.program(session)
     return {
         "nodes": session.taken,
@@ -120,7 +120,7 @@ def judge(raw: Raw) -> dict[str, t.Any]:
         collective = same[0]["collective"]
         rules.append({"kind": kind, "collective": collective, **threshold, "why": limits.why(raw, kind, same[0])})
         curves += [_curve(result, item) for result, item in zip(same, found)]
-    # Between CPUs nothing is claimed that would take a limit; a note is enough.
+    # Results between CPUs are not judged by limits; a note is enough.
     if unlimited and not mpi:
         checks.append(check("nccl.limits", "limits", WARN, limits.relative(unlimited)))
     outcome = raw.get("isolation")
@@ -147,7 +147,7 @@ def _results(raw: Raw) -> list[Raw]:
 
 
 def _same_operation(raw: Raw) -> t.Iterator[tuple[str, list[dict[str, t.Any]]]]:
-    """Yield the settled results of each kind and operation."""
+    """Yield the final results of each kind and operation."""
     for kind in results.TITLES:
         settled = results.settled(kind, raw)
         for collective in dict.fromkeys(result["collective"] for result in settled):
@@ -155,7 +155,7 @@ def _same_operation(raw: Raw) -> t.Iterator[tuple[str, list[dict[str, t.Any]]]]:
 
 
 def _missed(raw: Raw) -> list[Check]:
-    """Return the checks of what was not measured at all."""
+    """Return the checks of groups that were not measured."""
     known = results.known(raw)
     found = []
     for kind, title in results.TITLES.items():
@@ -167,13 +167,13 @@ def _missed(raw: Raw) -> list[Check]:
 
 
 def _used(raw: Raw) -> dict[str, str]:
-    """Return the versions that the programs printed, which are those inside a container."""
+    """Return the versions that the programs printed, which are those in the container."""
     names = {"version": "nccl-tests" if raw.get("program") == "nccl" else "gpucluster-mpi", "nccl": "NCCL in use"}
     return {name: result[key] for result in _results(raw) for key, name in names.items() if result.get(key)}
 
 
 def _failed(raw: Raw, least: t.Mapping[str, t.Mapping[str, float]]) -> list[frozenset[str]]:
-    """Return the groups that failed, or were below what fails; the search also goes after what is worth a warning."""
+    """Return the groups that failed or are below the failure limit; the search also includes groups with warnings."""
     seen: dict[frozenset[str], list[float]] = {}
     for kind in ("pair", "all", "search"):
         for result in raw.get(kind) or []:
@@ -199,7 +199,7 @@ def _curve(result: Raw, judged: Check) -> dict[str, t.Any]:
 
 
 def _map(pairs: t.Sequence[Raw], least: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return the map of pairs; of several measurements of a pair the best counts, for noise only ever takes away."""
+    """Return the map of pairs; the best measurement of a pair counts, because noise only reduces bandwidth."""
     best: dict[tuple[str, ...], float | None] = {}
     for result in pairs:
         nodes = tuple(sorted(result["nodes"]))

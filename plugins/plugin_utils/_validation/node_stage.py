@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The stage C(node): each node by itself."""
+"""The stage C(node): each node alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROGRAMS = {
 
 
 def measure(session: Session, raw: dict[str, t.Any], silent: t.Collection[str]) -> None:
-    """Run each program on every node; one that fails as a whole does not keep the others from running."""
+    """Run each program on every node; if one program fails as a whole, the others still run."""
     choice.need(session, silent)
     raw["thresholds"] = inputs.limits(session.settings, session.record)
     names, faults = session.taken, []
@@ -47,7 +47,7 @@ def measure(session: Session, raw: dict[str, t.Any], silent: t.Collection[str]) 
 
 
 def _run(session: Session, names: t.Sequence[str], line: str) -> list[t.Mapping[str, t.Any]]:
-    """Return the results of a program on each node; status 127 means that the node lacks it."""
+    """Return the results of a program on each node; status 127 means that the program is missing."""
     found = session.job(
         "hpcai.gpucluster.slurm_job",
         nodelist=list(names),
@@ -59,7 +59,7 @@ def _run(session: Session, names: t.Sequence[str], line: str) -> list[t.Mapping[
 
 
 def judge(raw: Raw) -> dict[str, t.Any]:
-    """Return the checks of each node by itself."""
+    """Return the checks of each single node."""
     found = step_checks.health(raw["check"], "node.check", "gpucluster-check") if raw.get("check") else []
     for check, result in zip(step_checks.steps(raw.get("dcgm") or [], "node.dcgm", "DCGM"), raw.get("dcgm") or []):
         if check["status"] == PASS or (check["status"] == FAIL and "{" in result["stdout"]):

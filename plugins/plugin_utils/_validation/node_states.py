@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Judge what Slurm says about its nodes."""
+"""Check the states of nodes in Slurm."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.check
     check,
 )
 
-# Name and title of the check of a node's state.
+# Name and title of the check of the state of a node.
 _STATE = ("preflight.slurm_state", "state in Slurm")
 
 
 def state(node: t.Mapping[str, t.Any]) -> Check:
-    """Return whether Slurm can use a node."""
+    """Return the check of whether Slurm can use a node."""
     return check(*_STATE, PASS if usable(node) else FAIL, _condition(node), node["name"])
 
 
@@ -34,7 +34,7 @@ def usable(node: t.Mapping[str, t.Any]) -> bool:
 
 
 def lost(before: t.Sequence[t.Mapping[str, t.Any]], now: t.Sequence[t.Mapping[str, t.Any]]) -> list[Check]:
-    """Return the checks of nodes that Slurm could use before, and now cannot."""
+    """Return the checks of nodes that were usable before and no longer are."""
     well = {node["name"] for node in before if usable(node)}
     found = {node["name"]: node for node in now}
     gone = [check(*_STATE, FAIL, "Slurm does not know it any more", name) for name in sorted(well - set(found))]
@@ -46,7 +46,7 @@ def lost(before: t.Sequence[t.Mapping[str, t.Any]], now: t.Sequence[t.Mapping[st
 
 
 def left_out(raw: t.Mapping[str, t.Any], name: str, title: str) -> list[Check]:
-    """Return the checks of nodes that took no part; one that was asked for by name and cannot be used has failed."""
+    """Return the checks of skipped nodes; an unusable node that was requested by name has failed."""
     status = FAIL if raw.get("named") else NOT_RUN
     found = [check(name, title, NOT_RUN, "busy with other jobs", node) for node in raw.get("busy") or []]
     return found + [

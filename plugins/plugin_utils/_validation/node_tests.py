@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Read what the tests of single nodes print: DCGM's diagnosis and nvbandwidth."""
+"""Read the output of the tests of single nodes: DCGM diagnostics and nvbandwidth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORDS = {"pass": "pass", "skip": "not_run", "warn": "warn", "fail": "fail"}
 
 
 def dcgm(text: str) -> tuple[str, str]:
-    """Return status and message of C(dcgmi diag --json). What cannot be understood has failed."""
+    """Return status and message of C(dcgmi diag --json). Output that cannot be parsed means failed."""
     try:
         data = json.loads(text[text.index("{") : text.rindex("}") + 1])
     except ValueError:
@@ -32,7 +32,7 @@ def dcgm(text: str) -> tuple[str, str]:
 
 
 def nvbandwidth(text: str) -> dict[str, dict[str, float | None]]:
-    """Return GB/s by GPU for each test that ran, from text or JSON; the sum is no use, for one bad GPU hides in it."""
+    """Return GB/s by GPU for each test that ran, from plain or JSON output; the sum would hide one bad GPU."""
     if "{" in text:
         try:
             return _json(json.loads(text[text.index("{") : text.rindex("}") + 1]))
@@ -51,7 +51,7 @@ def nvbandwidth(text: str) -> dict[str, dict[str, float | None]]:
 
 
 def _statuses(data: t.Any, name: str) -> t.Iterator[tuple[str, str]]:
-    """Yield name and word of everything that has a status."""
+    """Yield name and status of every entry with a status."""
     if isinstance(data, dict):
         name = str(data.get("name") or data.get("category") or name)
         if isinstance(data.get("status"), str):
@@ -64,7 +64,7 @@ def _statuses(data: t.Any, name: str) -> t.Iterator[tuple[str, str]]:
 
 
 def _json(data: t.Mapping[str, t.Any]) -> dict[str, dict[str, float | None]]:
-    """Return the matrices of the JSON form."""
+    """Return the matrices of the JSON output."""
     found = {}
     for case in data["nvbandwidth"].get("testcases", []):
         if case["status"] == "Passed":

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The words that put the tasks of a job where they belong, for each launcher."""
+"""Return the options that bind the tasks of a job to CPUs and GPUs, for each launcher."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
 
 
 class Layout(t.NamedTuple):
-    """Nodes of a job, tasks on each, CPUs of each task."""
+    """Number of nodes of a job, of tasks on each node, and of CPUs of each task."""
 
     nodes: int
     tasks: int
@@ -27,7 +27,7 @@ class Layout(t.NamedTuple):
 
 
 def layout(record: Record, nodes: int, tasks: int | None, threads: int | None) -> Layout:
-    """Return a layout with what is not given filled in: a task per GPU, and all cores of its NUMA node shared out."""
+    """Return a layout with defaults: one task per GPU, and all cores of its NUMA node divided among its tasks."""
     tasks = placement.default_tasks(record) if tasks is None else tasks
     if threads is None:
         homes = [task.numa_node for task in placement.place(record, tasks)]
@@ -39,7 +39,7 @@ def layout(record: Record, nodes: int, tasks: int | None, threads: int | None) -
 
 
 def describe(record: Record, wanted: Layout) -> dict[str, t.Any]:
-    """Return the placement, the words for each launcher and the warnings about a layout."""
+    """Return the placement, the options for each launcher and the warnings about a layout."""
     warnings = placement.warnings(record, wanted.tasks, wanted.threads)
     try:
         tasks = placement.place(record, wanted.tasks, wanted.threads)
@@ -93,7 +93,7 @@ def _srun(record: Record, wanted: Layout, tasks: list[Task]) -> str:
 
 
 def _openmpi(wanted: Layout, tasks: list[Task]) -> dict[str, t.Any]:
-    """Return a rank file, which counts cores logically, and how each generation of Open MPI takes it."""
+    """Return a rank file, which uses logical core numbers, and its option in each generation of Open MPI."""
     head = f"mpirun --np {wanted.nodes * wanted.tasks}"
     return {
         "rankfile": [

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The stage C(preflight): the nodes answer, they are alike, and Slurm can use them."""
+"""The stage C(preflight): the nodes answer, they match each other, and Slurm can use them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Raw = t.Mapping[str, t.Any]
 
 
 def measure(session: Session, raw: dict[str, t.Any], facts: t.Mapping[str, t.Any]) -> None:
-    """Ask Slurm for its nodes, and put beside them what the nodes say about themselves."""
+    """Read the nodes from Slurm, and add the facts of the nodes."""
     raw.update(facts=dict(facts), states=[], nodes=list(facts))
     found = nodes_of_slurm(session)
     session.nodes.known, session.nodes.meant = found["nodes"], found["wanted"]
     meant = session.nodes.meant
-    # A controller is no node of Slurm, but has to fit the others.
+    # A controller is not a node of Slurm, but must match the nodes.
     others = {node["name"] for node in found["nodes"]} - set(meant)
     raw["facts"] = {name: said for name, said in facts.items() if name not in others}
     raw["states"] = [node for node in found["nodes"] if node["name"] in meant]
@@ -31,7 +31,7 @@ def measure(session: Session, raw: dict[str, t.Any], facts: t.Mapping[str, t.Any
 
 
 def nodes_of_slurm(session: Session) -> t.Mapping[str, t.Any]:
-    """Return what Slurm says about all of its nodes, and which of them are meant."""
+    """Return all nodes in Slurm, and the chosen ones."""
     return session.run(
         "hpcai.gpucluster.slurm_nodes_info",
         partition=session.settings["partition"] or None,
@@ -41,7 +41,7 @@ def nodes_of_slurm(session: Session) -> t.Mapping[str, t.Any]:
 
 
 def judge(raw: Raw) -> dict[str, t.Any]:
-    """Return the checks of the nodes and of Slurm's view of them."""
+    """Return the checks of the nodes and of their state in Slurm."""
     facts = {name: found if found and "versions" in found else None for name, found in raw["facts"].items()}
     versions = {name: found["versions"] for name, found in facts.items() if found}
     return {"checks": consistency.checks(facts, raw["states"]), "versions": versions}

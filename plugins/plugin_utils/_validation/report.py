@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Put the stages of a validation together, reach the verdict, and compare it with an earlier run."""
+"""Combine the stages of a validation, determine the verdict, and compare it with an earlier run."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ STAGES = {
     "nccl": "Bandwidth between GPUs and nodes",
     "after": "Nodes can still be used at the end",
 }
-# A figure that is lower than that of the earlier run by more than this is a regression: all_gather in one node varied
-# by 7 percent between runs on two H200. Between CPUs that share a host
-# with others, figures differ by a factor from run to run.
+# A figure that is lower than in the earlier run by more than this fraction is a regression. all_gather in one node
+# varied by 7 percent between runs on two H200. Between CPUs that share a host with others, figures differ by a factor
+# from run to run.
 _REGRESSION = 0.1
 _REGRESSION_MPI = 0.8
 _PROGRAMS = {"nccl": "NCCL between GPUs", "mpi": "MPI between CPUs"}
-# What names of hardware records begin with whose GPUs only answer.
+# Prefix of the names of hardware records with simulated GPUs.
 _SIMULATED = "simulated_"
 _RANK = {PASS: 0, NOT_RUN: 0, WARN: 1, FAIL: 2}
 
 
 class ReportError(ValueError):
-    """The input of a report is not what the stages of the validation write."""
+    """The input of a report is not the output of the validation stages."""
 
 
 def build(stages: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any], baseline: t.Any = None) -> Report:
-    """Return the report: verdict, checks with advice, figures, versions, and what became worse since O(baseline)."""
+    """Return the report: verdict, checks with advice, figures, versions, and regressions since O(baseline)."""
     by_name = {stage["stage"]: stage for stage in stages}
     unknown = sorted(set(by_name) - set(STAGES))
     if unknown:
@@ -87,7 +87,7 @@ def build(stages: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any
 
 
 def verdict(report: Report) -> str:
-    """Return V(pass), V(warn) or V(fail). Nothing measured, or a stage that was wanted and did not run, is no pass."""
+    """Return V(pass), V(warn) or V(fail). It is not a pass if nothing was measured or a requested stage did not run."""
     statuses = Counter(item["status"] for item in report["checks"])
     if statuses[FAIL] or not statuses[PASS] or any(stage["state"] == "missing" for stage in report["stages"]):
         return FAIL
@@ -126,13 +126,13 @@ def summary(report: Report) -> str:
 
 
 def _notices(report: Report) -> list[str]:
-    """Return what a reader has to know of every verdict."""
+    """Return notices that apply to every verdict."""
     simulated = any(str(kind.get("size", "")).startswith(_SIMULATED) for kind in report["hardware"])
     return ["the GPUs are simulated, so nothing is proved about GPUs"] if simulated else []
 
 
 def worst(report: Report, most: int = 10) -> list[str]:
-    """Return what failed in single lines: the named culprits first, then the rest, as far as there is room."""
+    """Return the failures as single lines: named culprits first, then the others up to the maximum."""
     failed = [item for item in report["checks"] if item["status"] == FAIL]
     order = {"isolation.node": 0, "isolation.link": 0, "isolation.shared": 0, "stage": 1, "stage.follows": 3}
     failed.sort(key=lambda item: order.get(item["check"], 2))
@@ -141,7 +141,7 @@ def worst(report: Report, most: int = 10) -> list[str]:
 
 
 def compare(report: Report, baseline: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return what became worse or better since an earlier report, and which versions changed."""
+    """Return regressions and improvements since an earlier report, and changed versions."""
     if baseline.get("format") != 1:
         raise ReportError("the baseline is not a report.json of this validation")
     before = {_key(item): item for item in baseline["checks"]}
@@ -153,7 +153,7 @@ def compare(report: Report, baseline: t.Mapping[str, t.Any]) -> dict[str, t.Any]
         change = old and _change(old, item, least)
         if change:
             (regressions if change["worse"] else improvements).append(change)
-    # What a run did not look at is no change.
+    # A check that was not run is not a change.
     known = baseline.get("versions") or {}
     versions = {
         name: [known[name], version]
@@ -173,7 +173,7 @@ def compare(report: Report, baseline: t.Mapping[str, t.Any]) -> dict[str, t.Any]
 def _stage(
     name: str, stage: t.Mapping[str, t.Any] | None, wanted: bool, checks: t.Sequence[t.Mapping[str, t.Any]]
 ) -> dict[str, t.Any]:
-    """Return how a stage went."""
+    """Return the result of a stage."""
     statuses = Counter(item["status"] for item in checks if item["stage"] == name)
     if stage:
         state = max((status for status in statuses if status != NOT_RUN), key=_RANK.__getitem__, default=NOT_RUN)
@@ -190,7 +190,7 @@ def _stage(
 
 
 def _newest(by_name: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Return the checks of all stages; what the last stage found is true now, whatever an earlier one saw."""
+    """Return the checks of all stages; the results of the last stage replace those of earlier ones."""
     found = [
         dict(item, stage=name, advice=_advice(item)) for name, stage in by_name.items() for item in stage["checks"]
     ]
@@ -199,7 +199,7 @@ def _newest(by_name: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str, t.
 
 
 def _explained(checks: list[dict[str, t.Any]], reasons: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
-    """Return the checks; where Slurm only says that the prolog failed, with what the prolog itself said there."""
+    """Return the checks; if Slurm only reports a failed prolog, add the message of the prolog."""
     for item in checks:
         said = (reasons.get(item["node"] or "") or "").rpartition("output:")[2].strip()
         if said and item["status"] == FAIL and "Prolog error" in item["message"]:
@@ -208,7 +208,7 @@ def _explained(checks: list[dict[str, t.Any]], reasons: t.Mapping[str, str]) -> 
 
 
 def _began(run: str) -> float | None:
-    """Return when a run began, which is what its name says."""
+    """Return the start time of a run, which is in its name."""
     try:
         return datetime.strptime(run, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
@@ -216,7 +216,7 @@ def _began(run: str) -> float | None:
 
 
 def _seconds(by_name: t.Mapping[str, t.Mapping[str, t.Any]], began: float | None) -> dict[str, float]:
-    """Return how long each stage took: what is known, or else the time since the end of the one before."""
+    """Return the duration of each stage: the recorded one, or the time since the end of the previous stage."""
     found: dict[str, float] = {}
     for name in (name for name in STAGES if name in by_name):
         seconds, ended = by_name[name].get("seconds"), by_name[name].get("ended")
@@ -229,12 +229,12 @@ def _seconds(by_name: t.Mapping[str, t.Mapping[str, t.Any]], began: float | None
 
 
 def _advice(item: t.Mapping[str, t.Any]) -> list[str]:
-    """Return what to do about a check that did not pass."""
+    """Return the advice for a check that did not pass."""
     return advice(item["check"]) if item["status"] in (FAIL, WARN) else []
 
 
 def _versions(preflight: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """Return the usual version of each component."""
+    """Return the most common version of each component."""
     found: dict[str, Counter[str]] = {}
     for versions in preflight.get("versions", {}).values():
         for name, version in versions.items():
@@ -244,12 +244,12 @@ def _versions(preflight: t.Mapping[str, t.Any]) -> dict[str, str]:
 
 
 def _key(item: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
-    """Return what makes a check the same in two reports."""
+    """Return the key that identifies a check in two reports."""
     return item["check"], item["node"], item.get("group")
 
 
 def _change(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any], least: float) -> dict[str, t.Any] | None:
-    """Return the change of one check, if it is worth a word: a status, or a figure by more than a fraction."""
+    """Return a relevant change of one check: its status, or its figure by more than a fraction."""
     change = {"check": new["check"], "title": new["title"], "node": new["node"], "group": new.get("group")}
     before, after = old.get("measured"), new.get("measured")
     change.update(

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What the page says in a few lines, however many nodes there are: figures by kind, and what was not proved."""
+"""Summarize the report in a few lines for any number of nodes: figures by kind, and missing evidence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RANK = {"fail": 3, "warn": 2, "not_run": 1, "pass": 0}
 
 
 def figures(report: Report) -> list[dict[str, t.Any]]:
-    """Return one row for each kind of measurement: its slowest group, the median, and how far it is from the limit."""
+    """Return one row for each kind of measurement: its slowest group, the median, and the margin to the limit."""
     kinds: dict[str, list[Item]] = {}
     for item in report["checks"]:
         if item.get("unit") and not item["check"].startswith("isolation"):
@@ -51,21 +51,21 @@ def _row(items: t.Sequence[Item]) -> dict[str, t.Any]:
 
 
 def keys(report: Report) -> list[dict[str, t.Any]]:
-    """Return the rows of the operation that limits are about: in one node, between two, and over all."""
+    """Return the rows of the operation that has limits: in one node, between two nodes, and over all nodes."""
     rules = report.get("limits") or []
     first = {f"nccl.{rule['kind']}.{rules[0]['collective']}" for rule in rules}
     return [row for row in figures(report) if row["check"] in first and row["slowest"] is not None]
 
 
 def verdict(row: t.Mapping[str, t.Any]) -> str:
-    """Return a phrase that says how far the slowest is from its limit."""
+    """Return a phrase about the margin of the slowest group to its limit."""
     if row["margin"] is None:
         return "no limit is known"
     return f"{percent(abs(row['margin'])).lstrip('+')} {'below' if row['margin'] < 0 else 'above'} the limit"
 
 
 def unproved(report: Report) -> list[dict[str, str]]:
-    """Return what the run says nothing about, why, and for which nodes."""
+    """Return what the run did not prove, why, and for which nodes."""
     found: dict[tuple[str, str], list[str]] = {}
     for item in report["checks"]:
         partly = item["status"] == "pass" and "not run" in item["message"]
@@ -83,7 +83,7 @@ def unproved(report: Report) -> list[dict[str, str]]:
 
 
 def names(nodes: t.Iterable[str]) -> str:
-    """Return nodes as Slurm's ranges; what is no node's name stays as it is, and many are only counted."""
+    """Return nodes as hostlists of Slurm; other names stay unchanged, and long lists are only counted."""
     wanted = list(dict.fromkeys(filter(None, nodes)))
     try:
         return hostlist.compress(wanted)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""JUnit XML of a report: one suite per stage, one case per check and node."""
+"""Write a report as JUnit XML: one suite per stage, one case per check and node."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import re
 import typing as t
 from xml.sax.saxutils import escape, quoteattr
 
-# XML 1.0 has no way to write these.
+# XML 1.0 cannot represent these characters.
 _FORBIDDEN = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
 def junit(report: t.Mapping[str, t.Any]) -> str:
-    """Return the report as JUnit XML. A check that did not run is skipped; a stage that is missing is an error."""
+    """Return the report as JUnit XML. A check that was not run is skipped; a missing stage is an error."""
     suites = "".join(_suite(stage, report["checks"]) for stage in report["stages"])
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="gpucluster validation">\n{suites}</testsuites>\n'
 
@@ -57,5 +57,5 @@ def _attribute(text: t.Any) -> str:
 
 
 def _text(text: str) -> str:
-    """Return escaped text."""
+    """Return an escaped string."""
     return escape(_FORBIDDEN.sub("?", text))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The table of nodes, those with failures first. Many nodes without a complaint share one row."""
+"""The table of nodes, failed nodes first. Many nodes without a failure or warning share one row."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Item = t.Mapping[str, t.Any]
 Row = dict[str, Item]
 
 _RANK = {"fail": 3, "warn": 2, "pass": 1, "not_run": 0}
-# So many good nodes have a line of their own, and so many bad ones.
+# Maximum numbers of good nodes and of bad nodes with a row each.
 _GOOD, _BAD = 32, 100
 _VERSIONS = "preflight.version"
 
 
 def nodes(report: Report) -> dict[str, t.Any] | None:
-    """Return the table, or nothing where there is none."""
+    """Return the table, or None if it would be empty."""
     rows = _rows(report["checks"])
     columns = _columns(report["checks"])
     if not rows or not columns:
@@ -44,7 +44,7 @@ def nodes(report: Report) -> dict[str, t.Any] | None:
 
 
 def _rows(checks: t.Sequence[Item]) -> dict[str, Row]:
-    """Return the checks of each node by column; of several in one column the worst counts."""
+    """Return the checks of each node by column; the worst of several in one column counts."""
     rows: dict[str, Row] = {}
     for item in checks:
         if item["node"]:
@@ -55,7 +55,7 @@ def _rows(checks: t.Sequence[Item]) -> dict[str, Row]:
 
 
 def _columns(checks: t.Sequence[Item]) -> dict[str, tuple[str, bool]]:
-    """Return title of each column and whether it has figures; the named culprit first, and none that ran nowhere."""
+    """Return the title of each column and whether it has figures; the culprit first, without columns that are empty."""
     mine = sorted((item for item in checks if item["node"]), key=lambda item: not item["check"].startswith("isolation"))
     ran = {_column(item) for item in mine if item["status"] != "not_run"}
     figures = {_column(item) for item in mine if item.get("measured") is not None}
@@ -69,13 +69,13 @@ def _column(item: Item) -> str:
 
 
 def _badness(row: Row) -> tuple[int, int]:
-    """Return a key that sorts nodes with failures, and then those with warnings, to the top."""
+    """Return a sort key that puts failed nodes first, then nodes with warnings."""
     statuses = [item["status"] for item in row.values()]
     return -statuses.count("fail"), -statuses.count("warn")
 
 
 def _cell(item: Item | None, column: str) -> dict[str, str] | None:
-    """Return one cell; the message shows when one points at it. The search says nothing about nodes that it acquits."""
+    """Return one cell; the message is its tooltip. The search adds no cell for a node that it clears."""
     if item is None and column.startswith("isolation"):
         return None
     if item is None:
@@ -86,7 +86,7 @@ def _cell(item: Item | None, column: str) -> dict[str, str] | None:
 
 
 def _fold(folded: t.Sequence[str], rows: t.Mapping[str, Row], columns: t.Iterable[str]) -> dict[str, t.Any]:
-    """Return one row for all nodes without a complaint."""
+    """Return one row for all nodes without a failure or warning."""
     cells = []
     for column in columns:
         items = [

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The page of a report: one file, no script, nothing from the network, light, dark and on paper."""
+"""The page of a report: one file for screen and paper, without scripts or network access, in light and dark style."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Report = t.Mapping[str, t.Any]
 Item = t.Mapping[str, t.Any]
 
 _HERE = Path(__file__).parent
-# So many messages of failures that ask for the same are shown.
+# Maximum number of messages of failures with the same advice.
 _MESSAGES = 10
 
 
 def page(report: Report, *, plots: bool = True) -> str:
-    """Return the whole page. Whatever a node wrote is escaped by the template; only pictures and style are markup."""
+    """Return the whole page. The template escapes all output of nodes; only plots and style are markup."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE),
         autoescape=True,
@@ -58,7 +58,7 @@ def page(report: Report, *, plots: bool = True) -> str:
 
 
 def _subject(report: Report) -> dict[str, list[str]]:
-    """Return what was validated: machines, software, and when."""
+    """Return the subject of the validation: machines, software and date."""
     took = report_figures.duration(report.get("seconds"))
     when = f"{report.get('finished') or ''}{f', it took {took}' if took else ''}"
     devices = report.get("devices") or []
@@ -74,7 +74,7 @@ def _subject(report: Report) -> dict[str, list[str]]:
 
 
 def _hardware(kind: Item, devices: t.Sequence[str]) -> str:
-    """Return a phrase about one kind of node; the GPUs themselves know their model better than the inventory."""
+    """Return a phrase about one kind of node; the model that the GPUs report replaces that of the inventory."""
     nodes = f"{kind['count']} node{'' if kind['count'] == 1 else 's'} {kind['size']}".rstrip()
     if not kind["gpus"]:
         return f"{nodes} with {kind['cpus']} CPUs each, no GPUs" if kind["cpus"] else f"{nodes}, no GPUs"
@@ -83,7 +83,7 @@ def _hardware(kind: Item, devices: t.Sequence[str]) -> str:
 
 
 def _actions(report: Report) -> list[dict[str, t.Any]]:
-    """Return what failed, where, and what to do next; one entry for all failures that ask for the same."""
+    """Return failures with their nodes and advice; failures with the same advice share one entry."""
     kinds: dict[tuple[str, ...], list[Item]] = {}
     for item in report["checks"]:
         if item["status"] in ("fail", "warn"):
@@ -96,12 +96,12 @@ def _actions(report: Report) -> list[dict[str, t.Any]]:
 
 
 def _urgency(items: t.Sequence[Item]) -> tuple[bool, bool]:
-    """Return a key that puts failures first, and the named culprit before what follows from it."""
+    """Return a sort key that puts failures first, and the culprit before its consequences."""
     return all(item["status"] == "warn" for item in items), not items[0]["check"].startswith("isolation")
 
 
 def _action(items: t.Sequence[Item], said: t.AbstractSet[str]) -> dict[str, t.Any]:
-    """Return one entry: failures first, each with the name of its check where there are several, and what to do."""
+    """Return one entry: failures first, each with the name of its check if there are several, and the advice."""
     items = sorted(items, key=lambda item: item["status"] != "fail")
     titles = list(dict.fromkeys(item["title"] for item in items))
     return {
@@ -115,7 +115,7 @@ def _action(items: t.Sequence[Item], said: t.AbstractSet[str]) -> dict[str, t.An
 
 
 def _pictures(report: Report) -> list[str]:
-    """Return the map of pairs and the curves by kind of measurement."""
+    """Return the maps of pairs and the curves by kind of measurement."""
     kinds: dict[str, list[Item]] = {}
     for curve in report["curves"]:
         kinds.setdefault(curve["title"], []).append(curve)

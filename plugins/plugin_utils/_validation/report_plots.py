@@ -4,9 +4,9 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Plots of a report as SVG inside of the page, whose style gives them their colours, also in the dark and on paper.
+Plot the figures of a report as SVG in the page. The style of the page sets the colours for screen, dark mode and paper.
 
-Their size is bounded: of many lines or pairs the good ones become a band or a curve.
+The size of a plot is limited: many good lines become a band, and many pairs become a curve.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Levels = t.Mapping[str, float]
 
 _WIDTH, _HEIGHT = 480, 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 14, 30, 44
-_SINGLE, _BAD = 16, 12  # so many good lines are drawn each by itself, and so many bad ones at all
+_SINGLE, _BAD = 16, 12  # maximum numbers of good lines and of bad lines that are drawn separately
 _NODES, _POINTS = 40, 200
 _WORDS = {"expected": "expected", "warn": "warns below", "fail": "fails below"}
 
 
 def curves(title: str, lines: t.Sequence[Line], levels: Levels | None = None) -> str:
-    """Return bus bandwidth over message size; O(lines) have C(name), C(rows) and C(bad)."""
+    """Return a plot of bus bandwidth by message size; O(lines) have C(name), C(rows) and C(bad)."""
     lines = [line for line in lines if line["rows"]]
     sizes = sorted({row["size"] for line in lines for row in line["rows"]}) or [1]
     top = max([0.0, *(levels or {}).values(), *(row["busbw"] for line in lines for row in line["rows"])])
@@ -44,7 +44,7 @@ def curves(title: str, lines: t.Sequence[Line], levels: Levels | None = None) ->
     bad = sorted((line for line in lines if line["bad"]), key=lambda line: float(line["rows"][-1]["busbw"]))
     for line in bad[:_BAD]:
         axes.line(_points(line), "bad", line["name"])
-    # Limits are about the largest size, so they are drawn where it is.
+    # Limits apply to the largest size, so they are drawn there.
     axes.levels(levels or {}, 0.6)
     for text, value in _labels(bad, 0.06 * axes.top):
         axes.label(text, value)
@@ -52,7 +52,7 @@ def curves(title: str, lines: t.Sequence[Line], levels: Levels | None = None) ->
 
 
 def ranking(title: str, values: t.Mapping[str, float | None], levels: Levels | None = None) -> str:
-    """Return groups from the slowest to the fastest, for pairs of which a map would be mostly blank."""
+    """Return a plot of groups from the slowest to the fastest, for pairs whose map would be mostly empty."""
     known = sorted((value, name) for name, value in values.items() if value is not None)
     lost = len(values) - len(known)
     top = max([0.0, *(levels or {}).values(), *(value for value, _name in known)])
@@ -71,7 +71,7 @@ def ranking(title: str, values: t.Mapping[str, float | None], levels: Levels | N
 
 
 def pairs(title: str, values: t.Mapping[tuple[str, str], float | None], names: t.Sequence[str], levels: Levels) -> str:
-    """Return a map where most pairs were measured, and else a ranking."""
+    """Return a map if most pairs were measured, otherwise a ranking."""
     whole = len(names) * (len(names) - 1) / 2
     if 2 < len(names) <= _NODES and len(values) >= 0.5 * whole:
         return heat_map(title, names, values, levels)
@@ -81,7 +81,7 @@ def pairs(title: str, values: t.Mapping[tuple[str, str], float | None], names: t
 def heat_map(
     title: str, nodes: t.Sequence[str], values: t.Mapping[tuple[str, str], float | None], levels: Levels
 ) -> str:
-    """Return bus bandwidth of pairs; blank where nobody measured, a cross where the measurement failed."""
+    """Return a map of the bus bandwidth of pairs; empty if not measured, a cross if the measurement failed."""
     longest = max(map(len, nodes))
     edge = 12 + 6.2 * longest
     cell = min(44.0, (_WIDTH - edge - 10) / len(nodes))
@@ -119,7 +119,7 @@ def size(value: float) -> str:
 
 
 class _Axes:
-    """A plot with axes that begins at nothing, so that lengths can be compared."""
+    """A plot whose axes start at zero, so that lengths can be compared."""
 
     def __init__(self, title: str, span: tuple[float, float], top: float) -> None:
         self.title, self.top = title, 1.08 * top or 1.0
@@ -135,22 +135,22 @@ class _Axes:
             )
 
     def x(self, value: float) -> float:
-        """Return the place of a value on the way to the right."""
+        """Return the horizontal position of a value."""
         return _LEFT + (value - self.low) / (self.high - self.low) * (_WIDTH - _LEFT - _RIGHT)
 
     def y(self, value: float) -> float:
-        """Return the place of a value on the way down."""
+        """Return the vertical position of a value."""
         return _HEIGHT - _BOTTOM - value / self.top * (_HEIGHT - _TOP - _BOTTOM)
 
     def ticks(self, values: t.Sequence[tuple[float, str]]) -> None:
-        """Write below the axis."""
+        """Draw the labels below the axis."""
         for number, (value, text) in enumerate(values):
             anchor = "end" if number == len(values) - 1 else "middle" if number else "start"
             place = f'x="{self.x(value):.1f}" y="{_HEIGHT - _BOTTOM + 16}"'
             self.parts.append(f'<text class="dim" {place} text-anchor="{anchor}">{escape(text)}</text>')
 
     def line(self, points: t.Sequence[tuple[float, float]], kind: str, name: str = "") -> None:
-        """Draw a line; a single point would be invisible, so the last one is marked."""
+        """Draw a line and mark its last point, because a single point would be invisible."""
         path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
         self.parts.append(f'<polyline class="{kind}" points="{path}"><title>{escape(name)}</title></polyline>')
         self.dot(*points[-1], kind)
@@ -161,7 +161,7 @@ class _Axes:
         self.parts.append(f'<circle class="{kind}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="2.6">{title}</circle>')
 
     def band(self, lines: t.Sequence[t.Sequence[tuple[float, float]]]) -> None:
-        """Draw many lines as the space that they fill, with their median."""
+        """Draw many lines as a band with their median."""
         values: dict[float, list[float]] = {}
         for line in lines:
             for x, y in line:
@@ -173,7 +173,7 @@ class _Axes:
         self.line([(x, statistics.median(values[x])) for x in places], "good", f"median of {len(lines)} good groups")
 
     def levels(self, levels: Levels, begin: float) -> None:
-        """Draw what is expected and the limits, each with its name, over the part of the width from O(begin) on."""
+        """Draw the expected value and the limits with their names, from the fraction O(begin) of the width."""
         start = _LEFT + begin * (_WIDTH - _LEFT - _RIGHT)
         free = float(_TOP)
         for level, word in _WORDS.items():
@@ -185,7 +185,7 @@ class _Axes:
                 self.parts.append(f'<text class="{level}" {place}>{word} {levels[level]:.4g}</text>')
 
     def label(self, text: str, value: float, place: float = 0.97) -> None:
-        """Name a bad line above it."""
+        """Draw the name of a bad line above it."""
         x = _LEFT + place * (_WIDTH - _LEFT - _RIGHT)
         anchor = "end" if place > 0.5 else "start"
         self.parts.append(
@@ -193,14 +193,14 @@ class _Axes:
         )
 
     def svg(self, below: str, beside: str) -> str:
-        """Return the picture."""
+        """Return the SVG."""
         words = f'<text class="dim" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 8}" text-anchor="end">{escape(below)}</text>'
         words += f'<text class="dim" x="4" y="{_HEIGHT - 8}">{escape(beside)}</text>'
         return _svg(self.title, "".join(self.parts) + words, _HEIGHT)
 
 
 def _svg(title: str, body: str, height: float) -> str:
-    """Return a picture that grows and shrinks with the page."""
+    """Return an SVG that scales with the page."""
     head = f'<text class="title" x="4" y="16">{escape(title)}</text>'
     name = escape(title, quote=True)
     return f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{name}">{head}{body}</svg>'
@@ -219,7 +219,7 @@ def _cell(x: float, y: float, side: float, value: float | None, kind: str, fits:
 
 
 def _shade(value: float | None, best: float, levels: Levels) -> str:
-    """Return the class of a cell: by the limits, and among good ones by how good."""
+    """Return the class of a cell: by the limits, and for good cells by their bandwidth."""
     if value is None or value < levels.get("fail", 0.0):
         return "c-fail"
     if value < levels.get("warn", 0.0):
@@ -228,12 +228,12 @@ def _shade(value: float | None, best: float, levels: Levels) -> str:
 
 
 def _points(line: Line) -> list[tuple[float, float]]:
-    """Return a line as it is drawn."""
+    """Return the points of a line."""
     return [(math.log2(max(1, row["size"])), row["busbw"]) for row in line["rows"]]
 
 
 def _labels(lines: t.Sequence[Line], apart: float) -> list[tuple[str, float]]:
-    """Return names for the ends of the bad lines, lowest first; lines that end together share one."""
+    """Return the labels at the ends of bad lines, lowest first; lines with the same end share a label."""
     found: list[tuple[list[str], float]] = []
     for line in lines:
         value = float(line["rows"][-1]["busbw"])
@@ -245,19 +245,19 @@ def _labels(lines: t.Sequence[Line], apart: float) -> list[tuple[str, float]]:
 
 
 def _least(levels: Levels | None) -> float:
-    """Return below what a complaint begins."""
+    """Return the lowest value that passes without a warning."""
     return (levels or {}).get("warn", (levels or {}).get("fail", 0.0))
 
 
 def _some(values: t.Sequence[t.Any], most: int) -> list[t.Any]:
-    """Return at most so many values at equal distances, the first and the last among them."""
+    """Return at most this many values at equal distances, including the first and the last."""
     if len(values) <= most:
         return list(values)
     return [values[round(number * (len(values) - 1) / (most - 1))] for number in range(most)]
 
 
 def _step(top: float) -> float:
-    """Return a round distance for about five lines of the grid."""
+    """Return a round distance for about five grid lines."""
     rough = top / 5
     power = 10.0 ** math.floor(math.log10(rough))
     return next(power * part for part in (1, 2, 2.5, 5, 10) if power * part >= rough)

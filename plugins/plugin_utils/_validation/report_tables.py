@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The tables of the page: stages, figures, what was not proved, changes, checks of the cluster, and limits."""
+"""The tables of the page: stages, figures, missing evidence, changes, checks of the cluster, and limits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stages(report: Report) -> Table | None:
 
 
 def figures(report: Report) -> Table | None:
-    """Return the figures by kind, with how far the slowest is from its limit."""
+    """Return the figures by kind, with the margin of the slowest group to its limit."""
     rows = []
     for row in report_figures.figures(report):
         unit, levels = row["unit"], row["levels"]
@@ -67,14 +67,14 @@ def figures(report: Report) -> Table | None:
 
 
 def unproved(report: Report) -> Table | None:
-    """Return what the run says nothing about."""
+    """Return what the run did not prove."""
     found = report_figures.unproved(report)
     rows = [[("name", "", row["what"]), ("", "why", row["why"]), ("", "where", row["where"])] for row in found[:MOST]]
     return table(["check", "why", "where"], rows, len(found))
 
 
 def changes(report: Report) -> Table | None:
-    """Return what changed since the earlier run."""
+    """Return the changes since the earlier run."""
     found = report["baseline"] or {"regressions": [], "improvements": []}
     every = [*found["regressions"], *found["improvements"]]
     rows = [
@@ -90,7 +90,7 @@ def changes(report: Report) -> Table | None:
 
 
 def cluster(report: Report) -> Table | None:
-    """Return the checks of the whole cluster; those with figures are above, so only what is not good comes again."""
+    """Return the checks of the whole cluster; checks with figures are in another table unless they failed or warned."""
     mine = [
         item for item in report["checks"] if not item["node"] and (item["status"] != "pass" or not item.get("unit"))
     ]
@@ -107,7 +107,7 @@ def cluster(report: Report) -> Table | None:
 
 
 def limits(report: Report) -> Table | None:
-    """Return where the limits come from."""
+    """Return the sources of the limits."""
     rows = [
         [
             ("name", "", f"{_KINDS[rule['kind']]}, {rule['collective']}"),
@@ -131,5 +131,5 @@ def _limit(levels: t.Mapping[str, float], unit: str) -> str:
 
 
 def _change(value: t.Any) -> str:
-    """Return a number or a word of a comparison."""
+    """Return a number or a word in a comparison."""
     return f"{value:.4g} GB/s" if isinstance(value, (int, float)) else WORDS.get(str(value), str(value))

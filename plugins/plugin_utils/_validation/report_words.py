@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Words, signs and tables of the page. A table is data here; the template draws it."""
+"""Words, signs and tables of the page. A table is data, and the template renders it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import typing as t
 
 WORDS = {"pass": "pass", "warn": "warning", "fail": "FAIL", "not_run": "not run", "missing": "did not run"}
 SIGNS = {"pass": "✓", "warn": "!", "fail": "✗", "not_run": "-", "missing": "✗", "": ""}
-# So many lines of one kind are on the page; report.json has all of them.
+# Maximum number of rows of one kind on the page; report.json has all of them.
 MOST = 40
 
-# Class, name and text of a cell. The class C(name) is that of the cell that names the row. Narrow screens show a cell
+# Class, name and text of a cell. The class C(name) marks the cell that names the row. Narrow screens show each cell
 # as a line with its name.
 Cell = tuple[str, str, str]
 Table = dict[str, t.Any]
@@ -22,9 +22,9 @@ Table = dict[str, t.Any]
 
 def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[Cell]], total: int | None = None) -> Table | None:
     """
-    Return a table, or nothing where there are no rows; columns without any text are dropped.
+    Return a table, or nothing if there are no rows; empty columns are removed.
 
-    O(total) is the number of all rows, of which O(rows) may be the first ones.
+    O(total) is the number of all rows; O(rows) can be only the first of them.
     """
     if not rows:
         return None

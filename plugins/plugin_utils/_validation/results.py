@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The results of measured groups: by kind, and of several measurements of a group the one that counts."""
+"""Return the results of measured groups by kind, with one result for several measurements of a group."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import typing as t
 
 Raw = t.Mapping[str, t.Any]
 
-# The kinds of groups, as the titles of their checks go on.
+# The kinds of groups, as parts of the titles of checks.
 TITLES = {"node": "in one node,", "pair": "between two nodes,", "all": "over all nodes,"}
 
 
 def known(raw: Raw) -> Raw:
-    """Return the input without what was not measured, which says nothing about its nodes."""
+    """Return the input without jobs that did not measure, which prove nothing about their nodes."""
     kinds = {kind: [result for result in raw.get(kind) or [] if not lost(result)] for kind in (*TITLES, "search")}
     return {**raw, **kinds}
 
@@ -27,7 +27,7 @@ def lost(result: Raw) -> bool:
 
 
 def first(result: Raw, raw: Raw) -> bool:
-    """Return whether a result is of the operation that thresholds are about."""
+    """Return whether a result belongs to the operation that has thresholds."""
     return bool(result["collective"] == (raw.get("collectives") or ["all_reduce"])[0])
 
 
@@ -35,13 +35,13 @@ def settled(kind: str, raw: Raw) -> list[dict[str, t.Any]]:
     """
     Return one result for each group and operation of a kind, with all C(samples) of its bandwidth.
 
-    Of several measurements the upper median counts, because noise only ever takes bandwidth away.
+    The upper median of several measurements counts, because noise only reduces bandwidth.
     """
     found: dict[tuple[frozenset[str], str], list[Raw]] = {}
     for result in raw.get(kind) or []:
         found.setdefault((frozenset(result["nodes"]), result["collective"]), []).append(result)
     for result in raw.get("search") or []:
-        # The search measures some groups once more.
+        # The search measures some groups again.
         found.get((frozenset(result["nodes"]), result["collective"]), []).append(result)
     return [
         {**sorted(same, key=level)[len(same) // 2], "samples": [result["busbw"] for result in same]}
@@ -50,5 +50,5 @@ def settled(kind: str, raw: Raw) -> list[dict[str, t.Any]]:
 
 
 def level(result: Raw) -> float:
-    """Return the bandwidth; none at all if the measurement failed."""
+    """Return the bandwidth; zero if the measurement failed."""
     return result["busbw"] or 0.0

@@ -24,20 +24,20 @@ Raw = t.Mapping[str, t.Any]
 
 _NOBODY = "no node ran a job"
 _NO_COMMAND = 127
-# How often accounting is asked for a job, a second apart: slurmdbd may take a moment.
+# Maximum number of queries for a job in accounting, one second apart, because slurmdbd may need a moment.
 _ASKED = 10
-# A node without the plugin runs the command outside of the container and says nothing. A container without privileges
-# has user IDs of its own.
+# A node without the plugin runs the command outside the container and reports nothing. An unprivileged container
+# has its own user IDs.
 _INSIDE = (
     "read -r inside outside count < /proc/self/uid_map;"
     ' [ "$count" != 4294967295 ] || { echo not in a container >&2; exit 1; }'
 )
-# The words after it are the program; an image without what it needs proves nothing.
+# The words after it are the program; an image without Python proves nothing.
 _MPI_OF_IMAGE = 'python3 -c "import sys; sys.exit(sys.version_info < (3, 7))" 2> /dev/null || exit 127; exec "$0" "$@"'
 
 
 def measure(session: Session, raw: dict[str, t.Any], silent: t.Collection[str]) -> None:
-    """Run jobs, an MPI program and containers. Only nodes that ran a job take part in what follows."""
+    """Run jobs, an MPI program and containers. Later steps use only nodes that ran a job."""
     choice.need(session, silent)
     raw["controllers"] = _controllers(session)
     session.say(f"run a job on each of {len(session.taken)} nodes")
@@ -51,7 +51,7 @@ def measure(session: Session, raw: dict[str, t.Any], silent: t.Collection[str]) 
         raw["mpi"] = measurement.checked_mpi(session, session.taken)
     raw["accounting"] = _accounting(session, job["job_id"])
     image = session.settings["container_image"]
-    # Options that plugins add to srun are seen nowhere else.
+    # Only the help of srun lists options of plugins.
     plugin = "container-image" in session.ask("srun", "--help").get("stdout", "")
     raw["containers"] = {"plugin": plugin, "image": image, "results": [], "mpi": []}
     if plugin and image and session.taken:
@@ -69,7 +69,7 @@ def _controllers(session: Session) -> dict[str, str]:
 
 
 def _accounting(session: Session, number: int) -> dict[str, str]:
-    """Return whether accounting has a job. No module reads the accounting."""
+    """Return whether accounting contains a job. No module reads accounting."""
     wanted = ("sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={number}", "--format=JobID")
     for attempt in range(_ASKED + 1):
         found = session.ask(*wanted)
@@ -108,7 +108,7 @@ def judge(raw: Raw) -> dict[str, t.Any]:
 
 
 def checks(raw: Raw) -> list[Check]:
-    """Return all of them; what was not proved is said, too."""
+    """Return all checks, including a note about what was not proved."""
     jobs = raw.get("job") or []
     found = step_checks.steps(jobs, "scheduler.job", "job runs")
     found += [_mpi(result) for result in raw.get("mpi") or []]
@@ -121,7 +121,7 @@ def checks(raw: Raw) -> list[Check]:
 
 
 def _mpi(result: Raw) -> Check:
-    """Return whether the nodes found each other through PMIx."""
+    """Return whether the nodes connect through PMIx."""
     status, text = _judged(result)
     if result["rc"] == _NO_COMMAND:
         status, text = NOT_RUN, "Open MPI's library is not installed on the nodes"
@@ -129,7 +129,7 @@ def _mpi(result: Raw) -> Check:
 
 
 def _judged(result: Raw) -> tuple[str, str]:
-    """Return status and message of the checked program, with one process on each node."""
+    """Return status and message of the self-checking program, with one process on each node."""
     nodes = len(result["nodes"])
     if result["state"] != "ok" or not result["checked"]:
         return FAIL, result["message"] or "the program did not check its results"
@@ -165,7 +165,7 @@ def _containers(raw: Raw) -> list[Check]:
 
 
 def _container_mpi(raw: Raw, name: str, titles: t.Mapping[str, str]) -> Check:
-    """Return whether processes inside of containers of two nodes are one MPI program."""
+    """Return whether processes in containers on two nodes form one MPI program."""
     if not raw["mpi"]:
         return check(name, titles[name], NOT_RUN, "it takes two nodes that run jobs")
     result = raw["mpi"][0]

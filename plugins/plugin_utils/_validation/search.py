@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The search for the node or path that holds others back: what to measure again, and what to measure next."""
+"""Search for the slow node or path: select the groups to measure again, and those to measure next."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Raw = t.Mapping[str, t.Any]
 
 
 def again(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
-    """Return by kind the groups and operations that fell short and were measured less than C(repeats) times."""
+    """Return by kind the slow groups and operations that were measured less than C(repeats) times."""
     least = limits.minimums(raw)
     found = {}
     for kind in results.TITLES:
@@ -35,7 +35,7 @@ def again(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
 
 
 def isolate(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
-    """Return what to measure next to find the culprit, and the verdict so far; nothing to do while all is well."""
+    """Return the groups to measure next, and the verdict so far; empty if all groups pass."""
     raw = results.known(raw)
     least = limits.minimums(raw)
     lowest = {kind: limits.least(limit) for kind, limit in least.items()}
@@ -56,5 +56,5 @@ def isolate(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
 
 
 def _observation(result: Raw) -> isolation.Observation:
-    """Return a result as the search takes it."""
+    """Return a result in the form that the search accepts."""
     return isolation.Observation(tuple(result["nodes"]), result["busbw"])

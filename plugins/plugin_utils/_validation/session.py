@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""What a stage works with: the modules that it runs, and what the stages know about the nodes."""
+"""Provide the stages with modules to run, and with what is known about the nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import settings as inputs
 
 JOB_NAME = "gpucluster-validate"
-# Seconds that a command of Slurm may take which only asks.
+# Timeout in seconds of Slurm commands that only read.
 _ASK = 60
 
 Result = t.Mapping[str, t.Any]
@@ -23,26 +23,26 @@ Call = t.Callable[[str, dict[str, t.Any]], Result]
 
 
 class StoppedError(Exception):
-    """A stage cannot go on; the text says why."""
+    """A stage cannot continue; the message says why."""
 
 
 @dataclasses.dataclass
 class Nodes:
-    """What the stages know about the nodes. Each stage hands it to the next one."""
+    """What the stages know about the nodes. Each stage passes it to the next one."""
 
-    known: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)  # all nodes of Slurm, at the beginning
+    known: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)  # all nodes of Slurm before the validation
     meant: list[str] = dataclasses.field(default_factory=list)
-    taken: list[str] | None = None  # those that take part; None before they are chosen
+    taken: list[str] | None = None  # the chosen nodes; None before the choice
     skipped: dict[str, t.Any] = dataclasses.field(default_factory=dict)
 
     @property
     def gone(self) -> bool:
-        """Return whether nodes were chosen, and none of them ran a job."""
+        """Return whether nodes were chosen and none of them ran a job."""
         return self.taken is not None and not self.taken
 
 
 class Session:
-    """Runs modules for a stage, and says what it does meanwhile."""
+    """Runs modules for a stage, and reports progress."""
 
     def __init__(
         self,
@@ -53,22 +53,22 @@ class Session:
         pause: t.Callable[[float], None] = time.sleep,
     ) -> None:
         self.settings, self.nodes, self.say, self.pause = settings, nodes, say, pause
-        self.submits = False  # whether a job of this stage may be there
+        self.submits = False  # whether a job of this stage may be in the queue
         self._call = call
 
     @property
     def taken(self) -> list[str]:
-        """Return the names of the nodes that take part."""
+        """Return the names of the chosen nodes."""
         return self.nodes.taken or []
 
     @property
     def record(self) -> inputs.Record:
-        """Return the hardware record that these nodes are judged by."""
+        """Return the hardware record of the nodes."""
         return inputs.record(self.settings, self.taken)
 
     @property
     def gpus(self) -> int:
-        """Return the number of GPUs that each node has."""
+        """Return the number of GPUs of each node."""
         counts = [int(node["gpus"]) for node in self.nodes.known if node["name"] in self.taken]
         return int(self.settings["gpus_per_node"] or min(counts, default=0))
 
@@ -80,7 +80,7 @@ class Session:
         return found
 
     def ask(self, *command: str) -> Result:
-        """Return what a command of Slurm says, whatever its exit status."""
+        """Return the output of a Slurm command, regardless of its exit status."""
         found = self._call("ansible.builtin.command", {"argv": ["timeout", "--kill-after=10", str(_ASK), *command]})
         if "rc" not in found:
             raise StoppedError(f"{' '.join(command)}: {found.get('msg') or 'no reason was given'}")
@@ -100,5 +100,5 @@ class Session:
         )
 
     def cancel(self) -> None:
-        """Cancel all jobs of this name, such as those of an interrupted run."""
+        """Cancel all jobs with this name, such as those of an interrupted run."""
         self.run("hpcai.gpucluster.slurm_job", name=JOB_NAME, state="absent")

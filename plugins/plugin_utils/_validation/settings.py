@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The settings of a validation: the inputs of the role C(validate) without their prefix, and what follows from them."""
+"""The settings of a validation: the inputs of the role C(validate) without their prefix, and derived values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Record = t.Mapping[str, t.Any]
 
 # The kinds of groups whose bandwidth is measured.
 GROUPS = ("node", "pair", "all")
-# The metric of the hardware record that is the threshold of each kind of figure.
+# The metric in the hardware record that is the threshold of each kind of figure.
 RECORDED = {
     "node": "nccl_allreduce_busbw_gbps",
     "pair": "nccl_allreduce_multinode_busbw_gbps",
@@ -46,11 +46,11 @@ SPEC: dict[str, t.Any] = {
 
 
 class SettingsError(ValueError):
-    """A setting is wrong; the text says which."""
+    """A setting is wrong; the message names it."""
 
 
 def problems(thresholds: t.Mapping[str, t.Any], relative: t.Mapping[str, t.Any]) -> list[str]:
-    """Return what is wrong with thresholds, and with the fractions that hold where there are none."""
+    """Return the errors in thresholds, and in the fractions that replace missing thresholds."""
     found = [
         f"validate_thresholds: found {name}; allowed: {', '.join(RECORDED)}"
         for name in thresholds
@@ -68,7 +68,7 @@ def problems(thresholds: t.Mapping[str, t.Any], relative: t.Mapping[str, t.Any])
 
 
 def refuse_wrong(settings: Settings) -> None:
-    """Refuse settings that are wrong, before anything is measured."""
+    """Refuse wrong settings before any measurement."""
     found = problems(settings["thresholds"], settings["relative"])
     if found:
         raise SettingsError("; ".join(found))
@@ -79,12 +79,12 @@ def refuse_wrong(settings: Settings) -> None:
 
 
 def one_record(settings: Settings) -> bool:
-    """Return whether one hardware record is set, which then holds for all nodes."""
+    """Return whether one hardware record is set, which then applies to all nodes."""
     return isinstance(settings["hardware"], Mapping)
 
 
 def kinds(settings: Settings, nodes: t.Collection[str]) -> list[tuple[list[str], Record]]:
-    """Return the nodes in groups of equal hardware, each with its record, as far as the inventory knows it."""
+    """Return the nodes in groups of identical hardware, each with its record from the inventory."""
     if one_record(settings):
         return []
     groups = [(hostlist.expand(kind["hosts"]), kind["record"]) for kind in settings["hardware"] if kind["hosts"]]
@@ -93,7 +93,7 @@ def kinds(settings: Settings, nodes: t.Collection[str]) -> list[tuple[list[str],
 
 
 def record(settings: Settings, nodes: t.Collection[str]) -> Record:
-    """Return the hardware record that nodes are judged by; empty if none is known."""
+    """Return the hardware record with the limits of the nodes; empty if none is known."""
     if one_record(settings):
         try:
             return records.needed(settings["hardware"], "validate_hardware")
@@ -103,13 +103,13 @@ def record(settings: Settings, nodes: t.Collection[str]) -> Record:
 
 
 def limits(settings: Settings, found: Record) -> dict[str, t.Any]:
-    """Return the thresholds by figure: those that are set, or else those of the hardware record."""
+    """Return the thresholds by figure: the given ones, or else those of the hardware record."""
     recorded = found.get("thresholds") or {}
     return {name: settings["thresholds"].get(name, recorded.get(metric, {})) for name, metric in RECORDED.items()}
 
 
 def limits_from(settings: Settings, found: Record) -> dict[str, str]:
-    """Return where the thresholds of each kind of group come from, for the reader of the report."""
+    """Return the source of the thresholds of each kind of group, for the report."""
     source = f"hardware record {found.get('name') or ''}".rstrip()
     given = settings["thresholds"]
     return {kind: "validate_thresholds" if kind in given else source for kind in GROUPS}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Compare what was measured with what must be reached, and with each other."""
+"""Compare measured values with thresholds and with each other."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from collections.abc import Mapping
 LEVELS = ("expected", "warn", "fail")
 # Iglewicz and Hoaglin: a modified z score beyond 3.5 is an outlier.
 _OUTLIER = 3.5
-# Less than this below the median is no outlier, however well the others agree.
+# A value less than this below the median is not an outlier, even if the others are almost equal.
 _SMALLEST_GAP = 0.05
 
 
 class ThresholdError(ValueError):
-    """A threshold contradicts itself; the text says which."""
+    """A threshold contradicts itself; the message names it."""
 
 
 class Shortfall(t.NamedTuple):
@@ -34,7 +34,7 @@ class Shortfall(t.NamedTuple):
 
 
 def levels(metric: str, threshold: t.Any) -> dict[str, float]:
-    """Return a checked threshold; a bare number means C(fail)."""
+    """Return a valid threshold; a single number means C(fail)."""
     given = {"fail": threshold} if isinstance(threshold, (int, float)) else threshold
     if not isinstance(given, Mapping) or not set(given) <= set(LEVELS):
         raise ThresholdError(f"{metric}: {threshold!r} must be a number or a mapping of {', '.join(LEVELS)}")
@@ -53,7 +53,7 @@ def shortfalls(
     outliers: bool = True,
     relative: Mapping[str, float] | None = None,
 ) -> list[Shortfall]:
-    """Return every value that falls short, worst first; empty is a pass."""
+    """Return every value that is too low, worst first; empty means passed."""
     found: list[Shortfall] = []
     fractions = levels("relative", relative) if relative else {}
     checked = {metric: levels(metric, threshold) for metric, threshold in thresholds.items()}
@@ -69,14 +69,14 @@ def shortfalls(
 
 
 def modified_z(value: float, others: t.Sequence[float]) -> float:
-    """Return how far a value lies from the median of the others, in units of their usual distance from it."""
+    """Return the distance of a value from the median of the others, in units of their median deviation."""
     median = statistics.median(others)
     spread = statistics.median(abs(other - median) for other in others)
     return 0.6745 * (value - median) / max(spread, 0.01 * abs(median), 1e-12)
 
 
 def _below(metric: str, name: str, value: t.Any, limits: Mapping[str, float]) -> Shortfall | None:
-    """Return a value that is under a fixed limit."""
+    """Return a shortfall if a value is below a fixed limit."""
     if value is None:
         return Shortfall(metric, name, None, "fail", limits.get("fail"), "nothing was measured")
     number = _number(metric, name or "measured", value)
@@ -94,7 +94,7 @@ def _beside(
     fractions: Mapping[str, float],
     outliers: bool,
 ) -> Shortfall | None:
-    """Return a value that is low beside the others."""
+    """Return a shortfall if a value is low compared with the others."""
     others = [float(value) for other, value in values.items() if other != name and value is not None]
     if len(others) < 2:
         return None
@@ -112,7 +112,7 @@ def _beside(
 
 
 def _number(metric: str, name: str, value: t.Any) -> float:
-    """Return a number, or say what is none."""
+    """Return a number, or raise an error."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ThresholdError(f"{metric}: {name} is {value!r}, but must be a number")
     try:

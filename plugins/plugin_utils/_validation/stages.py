@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""The stages of the validation: each one measures, and judges what it measured."""
+"""The stages of the validation: each one measures, then judges the results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STAGES = {
     "nccl": nccl_stage,
     "after": after_stage,
 }
-# The checks that say which nodes a stage skipped.
+# The checks that report the nodes that a stage skipped.
 _TAKES_PART = {
     "scheduler": ("scheduler.job", "job runs"),
     "node": ("node.part", "is tested"),
@@ -41,14 +41,14 @@ _TAKES_PART = {
 
 
 class StageError(ValueError):
-    """There is no such stage."""
+    """The name of a stage is unknown."""
 
 
 def run(name: str, session: Session, facts: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """
-    Return what a stage measured, for C(build).
+    Return the measurements of a stage, for C(build).
 
-    O(facts) are what the nodes say about themselves; one without versions did not answer.
+    O(facts) are the facts of the nodes; a node without versions did not answer.
     """
     raw: dict[str, t.Any] = {}
     silent = [node for node, said in facts.items() if "versions" not in said]
@@ -60,18 +60,18 @@ def run(name: str, session: Session, facts: t.Mapping[str, t.Any]) -> dict[str, 
         raw["error"] = str(exc)
     if name in _TAKES_PART:
         raw.update(nodes=session.taken, **session.nodes.skipped)
-        # What only follows from an earlier stage does not come before its cause.
+        # Checks that follow from an earlier stage come after their cause.
         raw["follows"] = name != "scheduler" and session.nodes.gone
     return raw
 
 
 def build(name: str, raw: Raw) -> Stage:
-    """Return a stage: its checks, and what the report draws."""
+    """Return a stage: its checks, and the data for plots of the report."""
     judge = _known(name).judge
     if raw.get("error"):
         kind = "stage.follows" if raw.get("follows") else "stage"
         stage: Stage = {"checks": [check(kind, f"stage {name}", FAIL, str(raw["error"]))]}
-        # What was measured before the stage stopped is shown too.
+        # The report also shows measurements from before the stage stopped.
         with contextlib.suppress(KeyError, TypeError):
             found = judge(raw)
             stage = {**found, "checks": [*found["checks"], *stage["checks"]]}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Judge what a command left behind on each node."""
+"""Check the results of a command on each node."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.check
     check,
 )
 
-# How gpucluster-check ends, and its words for what is not healthy, worst first.
+# The exit statuses of gpucluster-check, and its words for what is not healthy, worst first.
 _UNHEALTHY, _UNPROVED, _PARTLY_RUN = 1, 3, 4
 _WRONG = ("unhealthy", "unknown", "suspect")
 _NO_COMMAND = 127
 
 
 def steps(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str, good: str = "") -> list[Check]:
-    """Return one check per node from the results of a command; status 127 means that the node lacks the command."""
+    """Return one check per node from the results of a command; status 127 means that the command is missing."""
     found = []
     for result in results:
         code = result["rc"]
@@ -38,7 +38,7 @@ def steps(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str, goo
         )
         if code == _NO_COMMAND:
             message = "not installed on the node"
-        # Slurm drained the node or ended the job: its reason says more than any exit status.
+        # If Slurm drained the node or ended the job, its reason is more useful than the exit status.
         message = result.get("lost") or message
         status = {0: PASS, _NO_COMMAND: NOT_RUN}.get(code, FAIL)
         found += [check(name, title, status, message, node) for node in result["nodes"]]
@@ -47,9 +47,9 @@ def steps(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str, goo
 
 def health(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str) -> list[Check]:
     """
-    Return one check per node from gpucluster-check, with what is not healthy.
+    Return one check per node from gpucluster-check, with the unhealthy items.
 
-    Its status 3 proves nothing yet, and 4 means nothing wrong, but a check that the hardware calls for was not run.
+    Status 3 proves nothing yet. Status 4 means no error, but a check that the hardware requires was not run.
     """
     found = []
     for result in results:
