@@ -1,4 +1,4 @@
-/* Replaces pyxis in tests: same name, option and refusal of unknown arguments. Tasks get the image name as TEST_IMAGE. */
+/* Replaces pyxis in tests: same name and option, refuses unknown arguments. Tasks get the image name as TEST_IMAGE. */
 #include <stdio.h>
 #include <string.h>
 
