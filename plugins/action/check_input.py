@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 
     Raw = Mapping[str, t.Any]
 
-# Errors about what is known only after a machine was asked; its role judges such a value then.
+# Errors about values that are known only after a host was contacted. Its role checks such a value then.
 _LATER = ("ansible_", "hostvars", "has no attribute")
 _SIZES = ("gpucluster_vm_size", "azure_vm_size", "gpucluster_vm_size_record")
 _STORAGE = ("nfs_", "scratch_", "gpucluster_networks", "gpucluster_nfs_server", *_SIZES)
@@ -32,10 +32,10 @@ _MOST = 40
 
 
 class ActionModule(ActionBase):
-    """Check the inputs of one role on one host, or those of many hosts; nothing is sent to a managed node."""
+    """Check the inputs of one role on one host, or of many hosts; runs only on the control node."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Return what is wrong with the inputs; anything fails."""
+        """Return the errors in the inputs; the task fails if there are any."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         spec = {
             "hosts": {"type": "list", "elements": "str"},
@@ -70,10 +70,10 @@ class ActionModule(ActionBase):
 
 
 class _Judge:
-    """What the hosts that were taken say, and what is wrong with it."""
+    """The inputs of the hosts that were added, and the errors in them."""
 
     def __init__(self, loader: t.Any, variables: Raw, main: str) -> None:
-        """Remember which host has the inputs of the whole cluster."""
+        """Store the variables and the host that has the inputs of the whole cluster."""
         self._loader, self._variables, self._main = loader, variables, main
         self._inputs = {*rules.known(), *_SIZES}
         self.sets = sets.Distinct(self._inputs.__contains__)
@@ -90,7 +90,7 @@ class _Judge:
         self._cluster_values: dict[str, t.Any] = {}
 
     def take(self, host: str) -> None:
-        """Look at the variables of a host."""
+        """Check the variables of a host."""
         raw = self._variables["hostvars"].raw_get(host)
         self._names.update(raw)
         self._machines[host] = {
@@ -109,11 +109,11 @@ class _Judge:
                 self._cluster_values = judged.good
 
     def storage(self) -> list[str]:
-        """Return one host of each kind of storage: what a server shares, a client mounts, or a node has."""
+        """Return one host for each different storage setting of servers, clients and compute nodes."""
         return sorted({members[0] for kinds in self._storage.values() for members in kinds.members})
 
     def problems(self) -> list[str]:
-        """Return each sentence once, with the hosts that it is about unless these are all."""
+        """Return each message once, with its hosts unless it applies to all hosts."""
         hosts: dict[str, list[str]] = {}
         for faults, members in zip(self._faults, self.sets.members):
             for fault in faults:
@@ -133,7 +133,7 @@ class _Judge:
 
 
 def _templated(loader: t.Any, raw: Raw, names: set[str]) -> tuple[dict[str, t.Any], list[str]]:
-    """Return the inputs of one host, and what is wrong with their templates."""
+    """Return the inputs of one host, and the errors in their templates."""
     templar = Templar(loader=loader, variables=dict(raw))
     values: dict[str, t.Any] = {}
     faults: list[str] = []

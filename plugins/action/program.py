@@ -18,10 +18,10 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import 
 
 
 class ActionModule(ActionBase):
-    """Build a program on the control node, and let copy bring it to the managed node."""
+    """Build a program on the control node, and copy it to the managed node."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Return the result of copy."""
+        """Return the result of the module copy."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         spec = {
             "entry": {"type": "str", "required": True},

@@ -20,17 +20,17 @@ _RECONFIGURE = ["timeout", "--kill-after=5", "120", "scontrol", "reconfigure"]
 
 
 class _ModuleFailed(Exception):  # noqa: N818
-    """A module said why it could not do its part."""
+    """A module failed; the message is the reason."""
 
 
 class ActionModule(ActionBase):
-    """Bring Slurm's configuration to a controller, and have the daemons use it by the least disruptive way."""
+    """Write the configuration of Slurm on a controller, and apply it in the least disruptive way."""
 
     _supports_check_mode = True
     _variables: dict[str, t.Any]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Read, decide, refuse, write, apply."""
+        """Read the current files, decide on the changes or refuse them, write the files and apply them."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         __, arguments = self.validate_argument_spec(argument_spec={"inputs": {"type": "dict", "required": True}})
         self._variables = task_vars or {}
@@ -60,15 +60,15 @@ class ActionModule(ActionBase):
         return result
 
     def _has_jobs(self) -> bool:
-        """Tell whether there are nodes or jobs that a change would put at risk."""
+        """Return whether a change would put nodes or jobs at risk."""
         asked = {"files": [], "jobs": True}
         return bool(self._module("hpcai.gpucluster.slurm_config_info", asked)["at_risk"])
 
     def _apply(self, restart: bool) -> None:
         """
-        Have the daemons use the files, then forget what was noted.
+        Apply the files to the daemons, then remove the record of pending actions.
 
-        A controller that is down is started: a configuration before this one may not have let it run.
+        A controller that is down is started, because an earlier configuration may have prevented its start.
         """
         way = "slurmctld restarts" if restart else "all daemons read it again"
         self._display.display(f"The configuration of Slurm is written; {way}.")
@@ -79,7 +79,7 @@ class ActionModule(ActionBase):
         self._module("hpcai.gpucluster.file_set", {"files": [note]})
 
     def _reconfigure(self) -> None:
-        """Let the controller and all nodes read their files again; a controller that starts answers late."""
+        """Make the controller and all nodes read their files again; retry while the controller starts."""
         for left in reversed(range(_TRIES)):
             try:
                 self._module("ansible.builtin.command", {"argv": _RECONFIGURE})

@@ -18,10 +18,10 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation impor
 
 
 class ActionModule(ActionBase):
-    """Reach the verdict, and write it on the control node; nothing is sent to any host."""
+    """Compute the verdict, and write the report on the control node; no host is contacted."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Return the verdict, and where the page is."""
+        """Return the verdict and the path of the page."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         self._task.args = plain(self._task.args)
         names = {"type": "list", "elements": "str"}
@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
 
 
 def _report(arguments: t.Mapping[str, t.Any], now: datetime) -> report.Report:
-    """Return the report of stages."""
+    """Return the report of the stages."""
     about = {
         "run": arguments["run"],
         "finished": now.strftime("%Y-%m-%d %H:%M UTC"),
@@ -62,7 +62,7 @@ def _report(arguments: t.Mapping[str, t.Any], now: datetime) -> report.Report:
 
 
 def _baseline(path: str | None) -> t.Any:
-    """Return an earlier report, if there is one to compare with."""
+    """Return the earlier report to compare with, if there is one."""
     if not path:
         return None
     try:
@@ -72,7 +72,7 @@ def _baseline(path: str | None) -> t.Any:
 
 
 def _write(directory: Path, found: report.Report, plots: bool) -> None:
-    """Write the report in its three forms."""
+    """Write the report in its three formats."""
     texts = {
         "report.json": json.dumps(found, indent=4, sort_keys=True),
         "junit.xml": report_junit.junit(found),

@@ -18,15 +18,15 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import settings, stages
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.session import Nodes, Session, StoppedError
 
-# Only these stages submit no job.
+# The stages that submit no job.
 _ASKING = ("preflight", "after")
 
 
 class ActionModule(ActionBase):
-    """Run the modules of one stage on the host, and judge what they return."""
+    """Run the modules of one stage on the host, and evaluate their results."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Return the stage, and what the next stages need to know about the nodes."""
+        """Return the stage, and the data about the nodes that the next stages need."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         self._task.args = plain(self._task.args)
         spec = {
@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
         }
         __, arguments = self.validate_argument_spec(argument_spec=spec)
         name = arguments["stage"]
-        # What is true at the end only differs from the beginning if something was measured.
+        # Without measurements, the state at the end equals the state at the beginning.
         if self._task.check_mode and name != "preflight":
             raise AnsibleActionSkip("no job runs in check mode")
         nodes = next((Nodes(**found["nodes"]) for found in reversed(arguments["earlier"]) if "nodes" in found), Nodes())
@@ -46,14 +46,14 @@ class ActionModule(ActionBase):
         return {**result, "changed": False, "stage": stage, "nodes": dataclasses.asdict(nodes)}
 
     def _stage(self, name: str, session: Session, facts: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Return the stage; no job of it is left, not even if the time limit of the task is over."""
+        """Return the stage; its jobs are cancelled on failure, even after the time limit of the task."""
         try:
             raw = stages.run(name, session, facts)
             return stages.build(name, {**raw, "ended": int(time.time())})
         except settings.SettingsError as exc:
             raise AnsibleActionFail(str(exc)) from exc
         except BaseException:
-            # Ctrl-C ends this process and its connection, which the module notices by itself.
+            # Ctrl-C ends this process and its connection. The module notices that without help.
             if session.submits:
                 with contextlib.suppress(StoppedError):
                     session.cancel()
@@ -73,7 +73,7 @@ class ActionModule(ActionBase):
 
     def _sayer(self, name: str) -> t.Callable[[str], None]:
         def say(text: str) -> None:
-            # Standard output may be the result in some format.
+            # Standard output may contain the result in some format.
             Display().display(f"{time.strftime('%H:%M:%S')} {name}: {text}", stderr=True)
 
         return say

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filter that returns login names of a list of users."""
+"""Filter account_names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Reads the lists that M(hpcai.gpucluster.accounts) takes, in its own form and in that of DeepOps.
+  - Reads the lists that M(hpcai.gpucluster.accounts) accepts, in its own form and in that of DeepOps.
 positional: _input, which
 options:
   _input:
@@ -22,14 +22,14 @@ options:
     required: true
   which:
     description:
-      - V(key_pair) returns users that are present and take a key pair.
+      - V(key_pair) returns users that are present and get a key pair.
       - V(purged) returns users that are removed together with their home directory.
       - V(present) returns users that are present.
     type: str
     choices: [key_pair, present, purged]
     required: true
   removed:
-    description: Whether the list holds removed users, which need no C(state=absent).
+    description: Whether the list contains removed users, which need no C(state=absent).
     type: bool
     default: false
 seealso:
@@ -37,7 +37,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Show who takes a key pair
+- name: Show the users that get a key pair
   ansible.builtin.debug:
     msg: "{{ users | hpcai.gpucluster.account_names('key_pair') }}"
 """
@@ -72,7 +72,7 @@ def account_names(items: t.Any, which: str, removed: bool = False) -> list[str]:
 
 
 class FilterModule:
-    """Filters of this file."""
+    """Offer the filter to Ansible."""
 
     def filters(self) -> dict[str, t.Any]:
         """Return the filters by name."""

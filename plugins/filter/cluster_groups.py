@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cluster_groups
-short_description: Machines of older group names that are missing from the groups of this collection
+short_description: Return machines of older group names that are missing from the groups of this collection
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Maps the group names of older playbooks to those of this collection, V(slurm-master) to V(slurm_controller),
-    V(slurm-node) to V(slurm_compute), V(slurm-login) to V(slurm_login), V(slurm-nfs) to V(nfs_server) and
-    V(slurm-nfs-client) to V(nfs_client).
-  - Returns only what is missing, so that an inventory with the names of this collection, or one that was mapped before,
-    returns an empty list.
+  - Maps the group names of older playbooks to those of this collection. V(slurm-master) becomes V(slurm_controller),
+    V(slurm-node) becomes V(slurm_compute), V(slurm-login) becomes V(slurm_login), V(slurm-nfs) becomes V(nfs_server)
+    and V(slurm-nfs-client) becomes V(nfs_client).
+  - Returns only missing memberships. The list is empty for an inventory that uses the names of this collection, or that
+    was mapped before.
 options:
   _input:
     description: The variable C(groups).
@@ -52,7 +52,7 @@ if t.TYPE_CHECKING:
 
 
 def cluster_groups(groups: Mapping[str, Sequence[str]]) -> list[dict[str, t.Any]]:
-    """Return the machines that older group names name, with the groups of this collection that miss them."""
+    """Return the machines of older groups, each with the groups of this collection that it is missing from."""
     if not isinstance(groups, Mapping):
         raise AnsibleFilterError(f"hpcai.gpucluster.cluster_groups: expected the variable groups, found {groups!r}")
     return [{"name": host, "groups": names} for host, names in cluster.missing_members(groups).items()]

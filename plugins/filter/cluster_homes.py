@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cluster_homes
-short_description: Where home directories are kept, and which machine makes them
+short_description: Return where home directories are stored and which machine creates them
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Homes are made where they are kept, not where they are mounted. Homes on a filer outside of the cluster are made by
-    the first machine of C(nfs_client).
+  - Home directories are created on the machine that stores them, not on the machines that mount them. The first machine
+    of C(nfs_client) creates home directories on a filer outside the cluster.
 positional: machine, mounts, volumes, base
 options:
   _input:
@@ -21,27 +21,27 @@ options:
     type: dict
     required: true
   machine:
-    description: Inventory name of the machine that asks.
+    description: Inventory name of the machine to return the result for.
     type: str
     required: true
   mounts:
-    description: What clients mount, as the role nfs takes it (C(nfs_mounts)).
+    description: Mounts of the clients, in the form of the input C(nfs_mounts) of the role nfs.
     type: list
     elements: dict
     required: true
   volumes:
-    description: The disks of a server, as the role nfs takes them (C(nfs_volumes)).
+    description: Disks of a server, in the form of the input C(nfs_volumes) of the role nfs.
     type: list
     elements: dict
     required: true
   base:
-    description: Directory of the homes.
+    description: Parent directory of the home directories.
     type: str
     default: /home
 """
 
 EXAMPLES = r"""
-- name: Show where homes are
+- name: Show where the home directories are stored
   ansible.builtin.debug:
     msg: "{{ groups | hpcai.gpucluster.cluster_homes(inventory_hostname, [{'path': '/home'}], []) }}"
 """
@@ -49,8 +49,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(host) is the machine that owns the homes, C(storage) the mount point that they lie on, or empty, and C(create)
-      says whether the machine makes them.
+    - C(host) is the machine that owns the home directories. C(storage) is the mount point that they are on, or empty.
+      C(create) is whether the machine creates them.
   type: dict
   sample: {host: nfs1, storage: /home, create: false}
 """
@@ -72,7 +72,7 @@ def cluster_homes(
     volumes: Sequence[t.Any],
     base: str = "/home",
 ) -> dict[str, t.Any]:
-    """Return where homes are kept and who makes them."""
+    """Return where home directories are stored and which machine creates them."""
     try:
         return homes.homes(groups, machine, mounts or (), volumes or (), base)._asdict()
     except (AttributeError, TypeError) as exc:

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cluster_nodes
-short_description: The nodes of the cluster in groups of equal hardware
+short_description: Group the nodes of the cluster by hardware
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Reads the variables C(gpucluster_vm_size) (or C(azure_vm_size)), C(gpucluster_vm_size_record) and
-    C(slurm_node_config) of each host and puts hosts that agree in one group, so that Slurm's files have a line for each
-    kind of machine rather than for each machine.
-  - Needs no facts of any host.
-  - Fails with the name of the host that has an unknown VM size, or none unless O(unsized=skip).
+    C(slurm_node_config) of each host and groups hosts with equal values. The files of Slurm then have one line for each
+    kind of machine instead of one for each machine.
+  - Does not need the facts of any host.
+  - Fails if a host has an unknown VM size, or no VM size unless O(unsized=skip). The message names the host.
 extends_documentation_fragment:
   - hpcai.gpucluster._cluster_hosts
 options:
   unsized:
-    description: What to do with a host without a VM size and without a record, V(fail) or V(skip).
+    description: Action for a host without a VM size and without a record, V(fail) or V(skip).
     type: str
     choices: [fail, skip]
     default: fail
@@ -46,7 +46,7 @@ _value:
       description: The hardware record, as P(hpcai.gpucluster.vm_size#filter) returns it.
       type: dict
     config:
-      description: What C(slurm_node_config) adds to the node line.
+      description: Parameters that C(slurm_node_config) adds to the node line.
       type: dict
 """
 
@@ -58,7 +58,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import nod
 
 
 def cluster_nodes(hosts: list[str], hostvars: t.Any, unsized: str = "fail") -> list[dict[str, t.Any]]:
-    """Return the nodes in groups of equal hardware."""
+    """Return the nodes, grouped by hardware."""
     if unsized not in ("fail", "skip"):
         raise AnsibleFilterError(f"hpcai.gpucluster.cluster_nodes: unsized is {unsized!r}, it must be fail or skip")
     try:

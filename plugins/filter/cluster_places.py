@@ -7,20 +7,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cluster_places
-short_description: Where each node is, from the inventory
+short_description: Return the place of each node in the network, from the inventory
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Returns the place of every host for P(hpcai.gpucluster.slurm_topology#filter). The first of these host variables
-    that is set counts, C(gpucluster_switch), a path such as V(spine1/leaf3); C(gpucluster_rack); C(azure_slurm_switch).
-  - A host with none of them has an empty place. No facts of any host are needed.
+  - Returns the place of every host for P(hpcai.gpucluster.slurm_topology#filter). It is the first of these host
+    variables that is set, C(gpucluster_switch) (a path such as V(spine1/leaf3)), C(gpucluster_rack) and
+    C(azure_slurm_switch).
+  - A host with none of them has an empty place. The filter does not need the facts of any host.
 extends_documentation_fragment:
   - hpcai.gpucluster._cluster_hosts
 """
 
 EXAMPLES = r"""
-- name: Show where the nodes are
+- name: Show the places of the nodes
   ansible.builtin.debug:
     msg: "{{ groups['slurm_compute'] | hpcai.gpucluster.cluster_places(hostvars) }}"
 """

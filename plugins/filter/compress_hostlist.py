@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: compress_hostlist
-short_description: Host names as one Slurm hostlist expression
+short_description: Convert host names to a Slurm hostlist expression
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Writes host names the way Slurm writes them, with ranges, sorted, and each name once. Leading zeros are kept.
-  - Several numbers in a name become several ranges where every combination is there, such as V(rack[1-2]n[1-8]).
-  - A name that does not end in a digit stands alone, as slurm.conf(5) wants a range at the end.
+  - Writes host names as Slurm does, sorted and with ranges, and each name once. Leading zeros are kept.
+  - Several numbers in a name become several ranges if every combination exists, such as V(rack[1-2]n[1-8]).
+  - A name that does not end in a digit is not part of a range, because slurm.conf(5) requires the range at the end.
 options:
   _input:
     description: Host names. A single string is one name.
@@ -24,7 +24,7 @@ options:
 seealso:
   - plugin: hpcai.gpucluster.expand_hostlist
     plugin_type: filter
-    description: The other way round.
+    description: The inverse filter.
 """
 
 EXAMPLES = r"""
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The expression; empty for no names.
+  description: The expression. Empty if there are no names.
   type: str
 """
 

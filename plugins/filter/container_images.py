@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: container_images
-short_description: Container images by the names of their files
+short_description: Complete a list of container images
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Takes a list of images, each a name such as V(nvcr.io/nvidia/pytorch:25.10-py3) or a mapping with C(image) and, if
-    wanted, C(name), C(size_gib) and C(state), and returns mappings with all that M(hpcai.gpucluster.enroot_image)
-    needs.
+  - Accepts a list of images. Each is a name such as V(nvcr.io/nvidia/pytorch:25.10-py3), or a mapping with C(image) and
+    optionally C(name), C(size_gib) and C(state).
+  - Returns mappings with all options that M(hpcai.gpucluster.enroot_image) needs.
 options:
   _input:
     description: The images.
@@ -24,7 +24,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show the files of images
+- name: Show the file names of images
   ansible.builtin.debug:
     msg: "{{ ['nvcr.io/nvidia/pytorch:25.10-py3'] | hpcai.gpucluster.container_images | map(attribute='name') }}"
     # => ['nvidia+pytorch+25.10-py3']
@@ -33,8 +33,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - By image, C(image) as enroot names it, C(name) of the file without C(.sqsh), C(state) and C(size_bytes), V(0)
-      if not known.
+    - One mapping per image. C(image) is the name in enroot, C(name) is the name of the file without C(.sqsh), C(state)
+      is the state, and C(size_bytes) is the size, V(0) if not known.
   type: list
   elements: dict
 """
@@ -48,7 +48,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import en
 
 
 def container_images(images: t.Sequence[t.Any]) -> list[dict[str, t.Any]]:
-    """Return images with all their keys."""
+    """Return the images with all keys set."""
     try:
         return [enroot_checks.container_image(image) for image in images]
     except enroot_image.ImageError as exc:
@@ -56,7 +56,7 @@ def container_images(images: t.Sequence[t.Any]) -> list[dict[str, t.Any]]:
 
 
 class FilterModule:
-    """Filters about images."""
+    """Offer the filter to Ansible."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Return the filters of this file by name."""

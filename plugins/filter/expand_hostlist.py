@@ -7,12 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: expand_hostlist
-short_description: The host names of a Slurm hostlist expression
+short_description: Return the host names of a Slurm hostlist expression
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Expands an expression such as V(gpu[1-400],login1), in its order, each name once. Leading zeros are kept.
+  - Expands an expression such as V(gpu[1-400],login1). The order of the expression and leading zeros are kept. Each
+    name occurs once.
 options:
   _input:
     description: The expression.
@@ -21,7 +22,7 @@ options:
 seealso:
   - plugin: hpcai.gpucluster.compress_hostlist
     plugin_type: filter
-    description: The other way round.
+    description: The inverse filter.
 """
 
 EXAMPLES = r"""

@@ -18,10 +18,10 @@ author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
 short_description: Return the lines of gres.conf for the GPUs of a machine
 description:
-  - Device files and the cores beside each GPU, written out, so that Slurm needs no NVML library and knows the GPUs of a
-    node that is off.
-  - C(Cores) are logical cores as Slurm counts them, not the CPU ids of Linux. Without a topology in the record they are
-    missing.
+  - The lines list the device files and the cores close to each GPU. Slurm therefore needs no NVML library and knows the
+    GPUs of a node that is off.
+  - C(Cores) are logical cores as Slurm counts them, not the CPU ids of Linux. They are missing if the record has no
+    topology.
 positional: nodes, numa_as_sockets, device
 options:
   _input:
@@ -31,17 +31,17 @@ options:
   nodes:
     description:
       - Host list for C(NodeName=), such as V(gpu[1-400]).
-      - Without it the lines hold for every node that reads them.
+      - If not set, the lines apply to every node that reads them.
     type: str
   numa_as_sockets:
     description:
-      - Whether Slurm takes every NUMA node for a socket where a socket has several of them, as on ND A100 v4.
-      - Slurm refuses C(Cores) of a GPU that do not end at the edge of a socket, so this is how it learns which cores
-        are really near. It needs C(SlurmdParameters=numa_node_as_socket), Slurm 22.05 or newer.
+      - Whether Slurm treats every NUMA node as a socket if a socket has several NUMA nodes, as on ND A100 v4.
+      - Slurm refuses C(Cores) of a GPU that do not end at a socket boundary. With this option, it knows which cores are
+        closest to the GPU. It requires C(SlurmdParameters=numa_node_as_socket) and Slurm 22.05 or newer.
     type: bool
     default: true
   device:
-    description: Start of the path of the device files; the index of the GPU follows.
+    description: Prefix of the path of the device files. The index of the GPU follows.
     type: str
     default: /dev/nvidia
 seealso:
@@ -59,7 +59,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The lines, one per run of GPUs with the same cores; empty without GPUs.
+  description: The lines, one per range of GPUs with the same cores. Empty if the machine has no GPUs.
   type: list
   elements: str
 """

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turn a hardware record into what the health program expects."""
+"""Compute the configuration of the health program from a hardware record."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ DOCUMENTATION = r"""
 name: health_expectations
 author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
-short_description: Turn a hardware record into what the health program expects
+short_description: Compute the configuration of the health program from a hardware record
 description:
   - Returns the configuration of C(gpucluster-check), which the role P(hpcai.gpucluster.health#role) writes to
     C(/etc/gpucluster/check.json).
-  - Expectations come from the record, from the inputs of the roles that set the machine up, and from a table of
-    thresholds, never from the machine that is judged.
-    The page C(docs/health.md) lists every check and parameter with its unit and source.
-  - Fails, naming everything that is wrong, if an override names an unknown check or parameter or has a wrong type.
+  - The expected values come from the record, from the inputs of the roles that configure the machine, and from a table
+    of thresholds. They never come from the machine that is checked.
+  - The page C(docs/health.md) lists every check and parameter with its unit and source.
+  - Fails if an override names an unknown check or parameter, or has a wrong type. The message lists all errors.
 positional: overrides
 options:
   _input:
@@ -31,8 +31,8 @@ options:
     required: true
   overrides:
     description:
-      - By check, the parameters that are to be different.
-      - V(null) takes an expectation away, so that nothing is judged; C(enabled=false) switches a check off.
+      - By check, the parameters that replace the computed ones.
+      - V(null) removes an expected value, so that it is not checked. C(enabled=false) disables a check.
     type: dict
     default: {}
   prolog:
@@ -43,10 +43,10 @@ options:
     elements: str
   inputs:
     description:
-      - Inputs of the roles P(hpcai.gpucluster.gpu#role) and P(hpcai.gpucluster.nccl#role) that the machine was set up
-        with, by name. Inputs that are missing or V(null) have the defaults of these roles.
+      - Inputs of the roles P(hpcai.gpucluster.gpu#role) and P(hpcai.gpucluster.nccl#role) on this machine, by name.
+        Inputs that are missing or V(null) have the defaults of these roles.
       - C(gpu_count), C(gpu_persistence), C(gpu_clocks), C(gpu_memory_clock), C(gpu_graphics_clock),
-        C(gpu_clock_method), C(nccl_hardware), C(nccl_topology) and C(nccl_topology_path) change what is expected.
+        C(gpu_clock_method), C(nccl_hardware), C(nccl_topology) and C(nccl_topology_path) change the expected values.
     type: dict
     default: {}
 seealso:
@@ -55,7 +55,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Show what is expected of the GPUs, with a lower limit of the temperature
+- name: Show the expected values, with a lower temperature limit for the GPUs
   ansible.builtin.debug:
     msg: "{{ record | hpcai.gpucluster.health_expectations({'gpu_temperature': {'max_celsius': 85}}) }}"
   vars:
@@ -68,19 +68,19 @@ _value:
   type: dict
   contains:
     format:
-      description: Version of the form, V(1).
+      description: Version of the format, V(1).
       type: int
     vm_size:
       description: Name of the record.
       type: str
     deadline_seconds:
-      description: By set, how long all its checks together may last, in seconds.
+      description: By set, the maximum total duration of its checks, in seconds.
       type: dict
     sets:
       description: By set, V(fast), V(prolog) and V(throughput), the names of its checks.
       type: dict
     checks:
-      description: By check, its parameters. A unit stands in the name of a parameter.
+      description: By check, its parameters. The name of a parameter contains its unit.
       type: dict
 """
 

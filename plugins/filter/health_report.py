@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turn what the health program printed on many nodes into one table and one verdict."""
+"""Combine the output of the health program from many nodes into one table and one verdict."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ DOCUMENTATION = r"""
 name: health_report
 author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
-short_description: Turn what the health program printed on many nodes into one table and one verdict
+short_description: Combine the output of the health program from many nodes into one table and one verdict
 description:
-  - Reads the JSON lines that C(gpucluster-check --json) prints, one per node. Other lines are passed over.
-  - A node that was expected and did not answer is not healthy, and nothing at all is not healthy either.
-  - A check that the hardware calls for and that did not run proves nothing; it is neither healthy nor unhealthy.
+  - Reads the JSON lines that C(gpucluster-check --json) prints, one per node. Other lines are ignored.
+  - An expected node that did not answer is not healthy. An empty output is not healthy either.
+  - A check that applies to the hardware and did not run is neither healthy nor unhealthy.
 positional: expected
 options:
   _input:
-    description: Outputs of C(gpucluster-check --json), each of one or of many nodes.
+    description: Outputs of C(gpucluster-check --json), each from one or more nodes.
     type: list
     elements: str
     required: true
@@ -51,21 +51,21 @@ _value:
     status:
       description:
         - V(healthy) if every expected node answered and every check that applies to it passed.
-        - V(not run) if nothing is wrong, but a check that the hardware calls for did not run, or none applied.
+        - V(not run) if there is no fault, but a check that applies to the hardware did not run, or no check applied.
         - V(unhealthy) otherwise.
       type: str
     healthy:
       description: Whether RV(_value.status=healthy).
       type: bool
     nodes:
-      description: By node, what it printed.
+      description: By node, its output.
       type: dict
     faults:
-      description: Verdicts that were unhealthy, suspect or unknown, with V(node), V(check), V(status) and V(reason).
+      description: Results that are unhealthy, suspect or unknown, with V(node), V(check), V(status) and V(reason).
       type: list
       elements: dict
     not_run:
-      description: Every check that the hardware calls for and that did not run, in the same form.
+      description: Checks that apply to the hardware and did not run, in the same form.
       type: list
       elements: dict
     missing:
@@ -73,7 +73,7 @@ _value:
       type: list
       elements: str
     summary:
-      description: The same as lines for people, a node that did not answer included. Empty if all is well.
+      description: Readable lines with all faults, including nodes that did not answer. Empty if there is no fault.
       type: list
       elements: str
     table:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Return the text of nccl.conf for settings of NCCL."""
+"""Return the content of nccl.conf for NCCL settings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ DOCUMENTATION = r"""
 name: nccl_conf
 author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
-short_description: Return the text of nccl.conf for settings of NCCL
+short_description: Return the content of nccl.conf for NCCL settings
 description:
-  - NCCL reads C(/etc/nccl.conf) by a strict grammar and takes everything else, quotes and blanks among it, for a part
-    of the value. What cannot stand there is refused, naming the setting and what to write.
+  - NCCL parses C(/etc/nccl.conf) strictly. Quotes and spaces become part of the value.
+  - Fails if a setting cannot be written in this form. The message names the setting and the correct form.
   - Settings whose value is null are skipped, so that a site can remove a default.
 options:
   _input:
@@ -42,7 +42,7 @@ _value:
 
 
 def nccl_conf(settings: t.Any) -> str:
-    """Return the text of nccl.conf for settings of NCCL."""
+    """Return the content of nccl.conf for NCCL settings."""
     if isinstance(settings, Mapping):
         settings = {name: value for name, value in settings.items() if value is not None}
     wrong = conf.problems(settings)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Return the environment that jobs on a machine want for NCCL."""
+"""Return the environment variables of NCCL for jobs on a machine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DOCUMENTATION = r"""
 name: nccl_environment
 author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
-short_description: Return the environment that jobs on a machine want for NCCL
+short_description: Return the environment variables of NCCL for jobs on a machine
 description:
-  - The variables that the hardware record gives, as text, with the topology file where there is one.
-  - For a job on a single node E(NCCL_TOPO_FILE) is empty. A topology file breaks such jobs on some sizes, as the
-    single-node checks of Azure's own images found on H100 and H200. An empty variable hides the one in C(nccl.conf),
-    since the environment of the process wins.
+  - Returns the variables of the hardware record as strings, with the topology file if there is one.
+  - For a job on a single node, E(NCCL_TOPO_FILE) is empty. A topology file breaks such jobs on some sizes, as the
+    single-node checks of Azure's own images found on H100 and H200. An empty variable overrides the one in
+    C(nccl.conf), because the environment of the process has precedence.
 positional: topology_file, nodes, kind
 options:
   _input:
@@ -28,7 +28,7 @@ options:
     type: dict
     required: true
   topology_file:
-    description: Path of the topology file on the machine. Empty or not set for none.
+    description: Path of the topology file on the machine. Empty or not set if there is none.
     type: str
   nodes:
     description: Number of nodes of the job.
@@ -36,7 +36,7 @@ options:
     default: 2
   kind:
     description:
-      - V(nccl) returns the variables of NCCL alone, which may stand in C(nccl.conf).
+      - V(nccl) returns only the variables of NCCL, which may be set in C(nccl.conf).
       - V(other) returns all others, such as those of UCX, which must be in the environment of the job.
       - V(all) returns both.
     type: str
@@ -45,7 +45,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Run an all-reduce on one node, away from the topology file
+- name: Run an all-reduce on one node, without the topology file
   ansible.builtin.command:
     argv: [srun, -N1, --gpus-per-node=8, all_reduce_perf, -g8]
   environment: "{{ record | hpcai.gpucluster.nccl_environment(nodes=1, kind='all') }}"
@@ -63,7 +63,7 @@ _value:
 def nccl_environment(
     record: t.Any, topology_file: str | None = None, nodes: int = 2, kind: str = "nccl"
 ) -> dict[str, str]:
-    """Return the environment that jobs on a machine want for NCCL."""
+    """Return the environment variables of NCCL for jobs on a machine."""
     try:
         record = records.checked(record, "hpcai.gpucluster.nccl_environment")
     except records.CatalogueError as exc:

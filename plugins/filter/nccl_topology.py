@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Return the topology file for NCCL of a machine."""
+"""Return the NCCL topology file of a machine."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ DOCUMENTATION = r"""
 name: nccl_topology
 author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
-short_description: Return the topology file for NCCL of a machine
+short_description: Return the NCCL topology file of a machine
 description:
-  - NUMA nodes with their CPUs, GPUs and adapters with their PCI addresses, and the switches between them, as NCCL reads
-    them from the file that E(NCCL_TOPO_FILE) names. NVLink is skipped, since NCCL finds it by itself.
-  - The text is read again by the rules of NCCL before it is returned.
-  - Fails if the record does not have the PCI addresses of its GPUs.
+  - The file lists NUMA nodes with their CPUs, GPUs and adapters with their PCI addresses, and the switches between
+    them. NCCL reads it from the path in E(NCCL_TOPO_FILE). NVLink is skipped, because NCCL detects it.
+  - Before the filter returns the file, it parses it by the rules of NCCL.
+  - Fails if the record has no PCI addresses of its GPUs.
 options:
   _input:
     description: A hardware record, as P(hpcai.gpucluster.vm_size#filter) returns it.
@@ -41,13 +41,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The text of the file.
+  description: The content of the file.
   type: str
 """
 
 
 def nccl_topology(record: t.Any) -> str:
-    """Return the topology file for NCCL of a machine."""
+    """Return the NCCL topology file of a machine."""
     try:
         return build.from_record(records.checked(record, "hpcai.gpucluster.nccl_topology"))
     except records.CatalogueError as exc:

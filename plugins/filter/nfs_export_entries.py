@@ -7,30 +7,30 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nfs_export_entries
-short_description: Exports as users write them, in the form that the module nfs_exports takes
+short_description: Convert exports to the form that the module nfs_exports accepts
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Gives every export its clients and their options. The defaults are C(rw), C(sync), C(no_subtree_check) and
+  - Adds clients and options to every export. The default options are C(rw), C(sync), C(no_subtree_check) and
     C(root_squash).
-  - An entry whose C(options) hold clients too, such as C(*(rw,sync)), is taken as it stands.
+  - An entry whose C(options) also contain clients, such as C(*(rw,sync)), is unchanged.
 positional: clients
 options:
   _input:
-    description: Exports, as the variable C(nfs_exports) of the role P(hpcai.gpucluster.nfs#role) holds them.
+    description: Exports in the form of the input C(nfs_exports) of the role P(hpcai.gpucluster.nfs#role).
     type: list
     elements: dict
     required: true
   clients:
-    description: Who may mount an export that names nobody.
+    description: Clients of an export that names no clients.
     type: list
     elements: str
     default: []
 """
 
 EXAMPLES = r"""
-- name: Export the homes
+- name: Export the home directories
   hpcai.gpucluster.nfs_exports:
     exports: "{{ [{'path': '/home'}] | hpcai.gpucluster.nfs_export_entries(['10.0.0.0/24']) }}"
 """
@@ -48,12 +48,12 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nf
 
 
 def nfs_export_entries(exports: list[dict[str, t.Any]], clients: t.Any = None) -> list[dict[str, t.Any]]:
-    """Return the exports as the module takes them."""
+    """Return the exports in the form of the module."""
     return [nfs.export_entry(export, clients) for export in exports]
 
 
 class FilterModule:
-    """Filters about NFS servers."""
+    """Offer the filter to Ansible."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Return the filters of this file by name."""

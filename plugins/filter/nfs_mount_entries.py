@@ -7,24 +7,24 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nfs_mount_entries
-short_description: Mounts as users write them, in the form that the module nfs_mounts takes
+short_description: Convert mounts to the form that the module nfs_mounts accepts
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Gives every mount its source and all its options. The user's own options replace the defaults that they contradict,
-    so C(vers=3) replaces C(vers=4.2), and C(-name) takes a default away.
-  - What systemd needs of a network mount is added to each, so that it never holds up the boot.
+  - Adds the source and all options to every mount. Options of the user replace the defaults that they contradict.
+    C(vers=3) replaces C(vers=4.2), and C(-name) removes a default.
+  - Adds the options that systemd needs for a network mount, so that a mount never delays the boot.
   - In an entry with C(mountpoint), C(path) is the directory of the server.
 positional: server, options
 options:
   _input:
-    description: Mounts, as the variable C(nfs_mounts) of the role P(hpcai.gpucluster.nfs#role) holds them.
+    description: Mounts in the form of the input C(nfs_mounts) of the role P(hpcai.gpucluster.nfs#role).
     type: list
     elements: dict
     required: true
   server:
-    description: Name or address of the server of a mount that names none.
+    description: Name or address of the server for a mount that names no server.
     type: str
     default: ""
   options:
@@ -35,7 +35,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Mount the homes
+- name: Mount the home directories
   hpcai.gpucluster.nfs_mounts:
     mounts: "{{ [{'path': '/home'}] | hpcai.gpucluster.nfs_mount_entries('storage1', ['vers=4.2', 'hard']) }}"
 """
@@ -55,12 +55,12 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nf
 def nfs_mount_entries(
     mounts: list[dict[str, t.Any]], server: str = "", options: nfs.Options = None
 ) -> list[dict[str, t.Any]]:
-    """Return the mounts as the module takes them."""
+    """Return the mounts in the form of the module."""
     return [nfs.mount_entry(mount, server, options) for mount in mounts]
 
 
 class FilterModule:
-    """Filters about NFS clients."""
+    """Offer the filter to Ansible."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Return the filters of this file by name."""

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Return how to pin the tasks of a job beside their GPUs."""
+"""Return how to pin the tasks of a job close to their GPUs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DOCUMENTATION = r"""
 name: pinning
 author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
-short_description: Return how to pin the tasks of a job beside their GPUs
+short_description: Return how to pin the tasks of a job close to their GPUs
 description:
-  - Where each task of a node belongs, the options of C(srun), Open MPI and Intel MPI that put it there, and what is not
-    good about the layout.
-  - GPUs are dealt to the tasks in their order, so a program must take the GPUs of its local rank, in the order of
+  - Returns the CPUs and GPUs of each task of a node, the options of C(srun), Open MPI and Intel MPI for this layout,
+    and warnings about the layout.
+  - The tasks get the GPUs in order, so a program must use the GPUs of its local rank, in the order of
     E(CUDA_DEVICE_ORDER) V(PCI_BUS_ID).
-  - Fails if a number is below one. A layout that does not fit is warned about.
+  - Fails if a number is below one. A layout that does not fit the machine causes a warning.
 positional: nodes, tasks_per_node, threads_per_task
 options:
   _input:
@@ -30,14 +30,14 @@ options:
     type: dict
     required: true
   nodes:
-    description: Nodes of the job.
+    description: Number of nodes of the job.
     type: int
     default: 1
   tasks_per_node:
-    description: Tasks on each node. One per GPU if not given, or one per NUMA node on a machine without GPUs.
+    description: Tasks per node. The default is one per GPU, or one per NUMA node on a machine without GPUs.
     type: int
   threads_per_task:
-    description: CPUs of each task. If not given, the cores of a NUMA node are shared out among its tasks.
+    description: CPUs per task. By default, the cores of a NUMA node are divided among its tasks.
     type: int
 seealso:
   - plugin: hpcai.gpucluster.vm_size
@@ -60,37 +60,37 @@ _value:
       description: Name of the record.
       type: str
     nodes:
-      description: Nodes of the job.
+      description: Number of nodes of the job.
       type: int
     tasks_per_node:
-      description: Tasks on each node.
+      description: Tasks per node.
       type: int
     threads_per_task:
-      description: CPUs of each task.
+      description: CPUs per task.
       type: int
     numa_nodes:
-      description: The NUMA nodes of the machine, V(node), V(cpus) as CPU ids of Linux, V(mask), V(gpus).
+      description: The NUMA nodes of the machine, with V(node), V(cpus) as CPU ids of Linux, V(mask) and V(gpus).
       type: list
       elements: dict
     tasks:
       description:
-        - The tasks of a node, V(task), V(gpus), V(numa_node), V(cpus) as CPU ids of Linux, V(cores) as logical cores
-          and V(mask).
+        - The tasks of a node, with V(task), V(gpus), V(numa_node), V(cpus) as CPU ids of Linux, V(cores) as logical
+          cores, and V(mask).
       type: list
       elements: dict
     srun:
-      description: Start of the command line for Slurm.
+      description: First part of the command line for Slurm.
       type: str
     openmpi:
       description:
-        - For Open MPI, V(rankfile) as lines to write into a file, V(command) that names it, and V(command_version_4)
-          for releases before 5. The cores in it are logical ones.
+        - For Open MPI, V(rankfile) with the lines of a rank file, V(command) with the command line that names the file,
+          and V(command_version_4) for releases before 5. The rank file lists logical cores.
       type: dict
     intelmpi:
-      description: Start of the command line for Intel MPI.
+      description: First part of the command line for Intel MPI.
       type: str
     warnings:
-      description: What is not good about the layout, and what to do instead.
+      description: Problems of the layout, and how to correct them.
       type: list
       elements: str
 """
@@ -99,7 +99,7 @@ _value:
 def pinning(
     record: t.Any, nodes: int = 1, tasks_per_node: int | None = None, threads_per_task: int | None = None
 ) -> dict[str, t.Any]:
-    """Return how to pin the tasks of a job beside their GPUs."""
+    """Return how to pin the tasks of a job close to their GPUs."""
     try:
         record = records.checked(record, "hpcai.gpucluster.pinning")
         wanted = validation_pinning.layout(record, int(nodes), _whole(tasks_per_node), _whole(threads_per_task))

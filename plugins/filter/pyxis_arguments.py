@@ -7,13 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: pyxis_arguments
-short_description: The options of pyxis as they stand in Slurm's plugstack.conf
+short_description: Return the options of pyxis in the form of Slurm's plugstack.conf
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Returns one word for each option, in the order of the mapping. An option that is V(null) is skipped.
-  - It does not check them. M(hpcai.gpucluster.check_input) does, with the role P(hpcai.gpucluster.pyxis#role).
+  - The filter does not check the options. M(hpcai.gpucluster.check_input) checks them as inputs of the role
+    P(hpcai.gpucluster.pyxis#role).
 options:
   _input:
     description: Options by name.
@@ -48,7 +49,7 @@ if t.TYPE_CHECKING:
 
 
 def pyxis_arguments(options: t.Any) -> list[str]:
-    """Return the words that stand behind the plugin in plugstack.conf."""
+    """Return the words that follow the plugin in plugstack.conf."""
     if not isinstance(options, dict):
         raise AnsibleFilterError(f"hpcai.gpucluster.pyxis_arguments: expected a mapping, not {options!r}")
     return pyxis.arguments(options)

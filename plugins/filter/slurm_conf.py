@@ -7,27 +7,27 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: slurm_conf
-short_description: The text of a Slurm configuration file from data
+short_description: Render a Slurm configuration file from data
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Prints one line for each key of a mapping, in the order of the mapping, and then one line for each node, nodeset and
-    partition. The same for slurm.conf, cgroup.conf, gres.conf, slurmdbd.conf and other files of that form.
-  - A value of none, of C(omit), an empty string, an empty list or an empty mapping takes the key out.
-  - A boolean becomes C(YES) or C(NO), or C(1) or C(0) where Slurm wants a number.
-  - A list is joined by commas, or becomes a line for each item where Slurm lets a key stand in several lines, such as
-    C(SlurmctldHost) and C(Prolog). Host names in C(NodeName), C(Nodes), C(DownNodes) and C(SuspendExcNodes) become
+  - Writes one line for each key of a mapping, in the order of the mapping, and then one line for each node, nodeset and
+    partition. Supports slurm.conf, cgroup.conf, gres.conf, slurmdbd.conf and other files of this form.
+  - A key is skipped if its value is none, C(omit), an empty string, an empty list or an empty mapping.
+  - A boolean becomes C(YES) or C(NO), or C(1) or C(0) where Slurm expects a number.
+  - A list is joined by commas. If Slurm accepts a key in several lines, such as C(SlurmctldHost) and C(Prolog), the
+    list becomes one line per item. Host names in C(NodeName), C(Nodes), C(DownNodes) and C(SuspendExcNodes) become
     ranges.
-  - A mapping becomes names and name=value pairs joined by commas. A value of true leaves the name alone, false or none
-    omits it. That is what C(SlurmctldParameters) and its like need. In C(PMIxEnv) the comma is a
-    semicolon.
-  - Values with blanks are put into quotation marks, and C(#) is escaped. A value with a line break is refused.
+  - A mapping becomes names and name=value pairs joined by commas. With the value true, only the name is written. With
+    false or none, the name is skipped. C(SlurmctldParameters) and similar keys need this form. In C(PMIxEnv), the
+    separator is a semicolon.
+  - Values with spaces are quoted, and C(#) is escaped. A value with a line break is refused.
 extends_documentation_fragment:
   - hpcai.gpucluster._slurm_conf_data
 options:
   file:
-    description: Name of the file, which decides what a boolean and a list become.
+    description: Name of the file, which determines the form of booleans and lists.
     type: str
     default: slurm.conf
 """
@@ -43,7 +43,7 @@ EXAMPLES = r"""
       ClusterName: lab
       SlurmctldHost: [control]
       SlurmctldParameters: {enable_configless: true, node_reg_mem_percent: 90}
-      MpiDefault: # taken out
+      MpiDefault: # skipped
     nodes:
       - {NodeName: [gpu1, gpu2], CPUs: 96, Gres: "gpu:h100:8"}
     partitions:
@@ -59,7 +59,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The text, every line ended; it carries no comment.
+  description: The content of the file, with a newline after every line and without comments.
   type: str
 """
 
@@ -83,7 +83,7 @@ def slurm_conf(
     lines: Lines = (),
     file: str = "slurm.conf",
 ) -> str:
-    """Return the text of a Slurm configuration file."""
+    """Return the content of a Slurm configuration file."""
     try:
         return conf.render(config, conf.collect(nodes, nodesets, partitions, lines), file)
     except (ValueError, AttributeError, TypeError) as exc:

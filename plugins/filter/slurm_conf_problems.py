@@ -7,20 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: slurm_conf_problems
-short_description: What is wrong with a Slurm configuration, found before any daemon reads it
+short_description: Find errors in a Slurm configuration before a daemon reads it
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Takes the same data as the filter P(hpcai.gpucluster.slurm_conf#filter) and returns a message for everything that
-    Slurm would refuse or misunderstand.
-  - It finds unknown keys, keys that the version does not use or ignores, one key written in two ways, and values of a
-    wrong type (numbers, YES or NO, times, and words out of a list).
-  - It finds nodes named by two lines, nodesets and partitions that name unknown nodes, features, nodesets or
-    partitions, two default partitions, GRES that C(GresTypes) does not list or that contradict the hardware catalogue,
-    and partitions with an unknown QOS.
-  - The table of keys comes from SchedMD's source code, releases 22.05 to 26.05, and lies beside the code in
-    C(plugin_utils/_slurm/keys.yml).
+  - Accepts the same data as the filter P(hpcai.gpucluster.slurm_conf#filter). Returns a message for everything that
+    Slurm would refuse or misinterpret.
+  - Finds unknown keys, keys that the version does not use or ignores, keys written in two ways, and values of a wrong
+    type (numbers, YES or NO, times, and words out of a list).
+  - Finds nodes in two lines, and nodesets and partitions that name unknown nodes, features, nodesets or partitions.
+  - Finds two default partitions, partitions with an unknown QOS, and GRES that C(GresTypes) does not list or that
+    contradict the hardware catalogue.
+  - The table of keys is C(plugin_utils/_slurm/keys.yml). It is based on the source code of SchedMD, releases 22.05 to
+    26.05.
 extends_documentation_fragment:
   - hpcai.gpucluster._slurm_conf_data
 options:
@@ -35,15 +35,15 @@ options:
     default: "26.05"
   gpus:
     description:
-      - Number of GPUs by host name or hostlist expression, as the hardware catalogue has it.
-      - Hosts that are not in it are not compared.
+      - Number of GPUs by host name or hostlist expression, from the hardware catalogue.
+      - Other hosts are not compared.
     type: dict
   qos:
-    description: Names of the QOS that exist, beside V(normal). Without it QOS are not compared.
+    description: Names of the existing QOS, in addition to V(normal). If not set, QOS are not compared.
     type: list
     elements: str
   variable:
-    description: Name of the variable that every message begins with.
+    description: Name of the variable at the start of every message.
     type: str
     default: slurm_config
 """
@@ -60,7 +60,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: One message for each problem; empty when there is none.
+  description: One message for each problem. Empty if there is none.
   type: list
   elements: str
 """
@@ -85,7 +85,7 @@ def slurm_conf_problems(
     lines: Lines = (),
     **options: t.Any,
 ) -> list[str]:
-    """Return what is wrong with a Slurm configuration."""
+    """Return the errors of a Slurm configuration."""
     try:
         collected = conf.collect(nodes, nodesets, partitions, lines)
         return check.problems(check.Cluster(config, collected, **options))

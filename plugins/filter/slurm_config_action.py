@@ -7,25 +7,25 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: slurm_config_action
-short_description: The least disruptive way to bring a changed file to Slurm's daemons
+short_description: Find the least disruptive way to apply a changed file to the daemons of Slurm
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Compares two texts of a configuration file key by key and host by host, and says whether nothing is to be done, the
-    daemons have to read the file again, or some of them have to restart. No daemon is ever to be stopped.
-  - What a key needs is a table with its sources in Slurm's documentation, in C(plugin_utils/_slurm/actions.yml) beside
-    the code.
-  - Nodes that are added, removed or changed need a reconfigure from Slurm 24.11 on, and a restart of slurmctld and of
-    every slurmd before.
+  - Compares two versions of a configuration file key by key and host by host. Returns whether the daemons need no
+    action, a reconfigure or a restart. No action stops a daemon permanently.
+  - The table C(plugin_utils/_slurm/actions.yml) lists the action for each key, with its source in the documentation of
+    Slurm.
+  - Nodes that are added, removed or changed need a reconfigure with Slurm 24.11 or newer. Older releases need a restart
+    of slurmctld and of every slurmd.
 positional: after, file, version, drained
 options:
   _input:
-    description: The text that is on disk. An empty one means that the file is not there yet.
+    description: The current content of the file. An empty string means that the file does not exist yet.
     type: str
     required: true
   after:
-    description: The text that is wanted.
+    description: The desired content of the file.
     type: str
     required: true
   file:
@@ -33,18 +33,18 @@ options:
     type: str
     default: slurm.conf
   version:
-    description: The version of Slurm that runs.
+    description: The running version of Slurm.
     type: str
     default: "26.05"
   drained:
-    description: Nodes without jobs that take no new ones; they may leave the configuration without a risk.
+    description: Nodes that run no jobs and accept no new ones. They can be removed from the configuration without risk.
     type: list
     elements: str
     default: []
 """
 
 EXAMPLES = r"""
-- name: Find out what the new slurm.conf asks for
+- name: Find the action that the new slurm.conf needs
   ansible.builtin.set_fact:
     __slurm_action: "{{ old | hpcai.gpucluster.slurm_config_action(new, 'slurm.conf', '24.11.5') }}"
   vars:
@@ -54,34 +54,34 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: What is to be done, and why.
+  description: The required actions and their reasons.
   type: dict
   contains:
     action:
-      description: The most disruptive action that is needed.
+      description: The most disruptive action that is required.
       type: str
       choices: [nothing, reconfigure, restart]
     restart:
       description:
         - The daemons that restart, in this order.
-        - V(slurmd) means those of all nodes that the change concerns, after slurmctld.
+        - V(slurmd) means the slurmd of every affected node, after slurmctld.
       type: list
       elements: str
     reconfigure:
       description:
-        - The daemons that read the file again. V(slurmctld) stands for C(scontrol reconfigure), which reaches every
-          slurmd, too, after a restart of slurmctld and before one of slurmd; V(slurmdbd) stands for SIGHUP.
+        - The daemons that read the file again. V(slurmctld) means C(scontrol reconfigure), which also reaches every
+          slurmd. It runs after a restart of slurmctld and before a restart of slurmd. V(slurmdbd) means SIGHUP.
       type: list
       elements: str
     jobs_at_risk:
-      description: Whether jobs may be lost. The warnings say which and why.
+      description: Whether jobs may be lost. The warnings name them and the reason.
       type: bool
     reasons:
-      description: What changed. Passwords are not shown.
+      description: The changes. Passwords are not shown.
       type: list
       elements: str
     warnings:
-      description: What else an operator has to know before the change.
+      description: Additional information for the operator before the change.
       type: list
       elements: str
   sample:
@@ -106,7 +106,7 @@ if t.TYPE_CHECKING:
 def slurm_config_action(
     before: str, after: str, file: str = "slurm.conf", version: str = "26.05", drained: Collection[str] = ()
 ) -> dict[str, t.Any]:
-    """Return what the change of a file asks of the daemons."""
+    """Return the actions of the daemons that a change of a file requires."""
     try:
         return actions.action(before or "", after, file, version, drained)
     except (ValueError, AttributeError) as exc:

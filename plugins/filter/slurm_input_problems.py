@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: slurm_input_problems
-short_description: What is wrong with the inputs of the role slurm, found before any machine is touched
+short_description: Find errors in the inputs of the role slurm before any host is contacted
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Judges the inputs of the role C(slurm) one by one, against each other, and as the configuration files that they
-    become. Accounts, partitions, the topology and the source of Slurm are part of it.
+  - Checks each input of the role C(slurm), their combination, and the resulting configuration files. This includes
+    accounts, partitions, the topology and the source of Slurm.
 options:
   _input:
     description: The inputs by name, as the role's entry point C(check_input) passes them.
@@ -32,7 +32,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: One sentence for each problem; empty when there is none.
+  description: One sentence for each problem. Empty if there is none.
   type: list
   elements: str
 """
@@ -50,7 +50,7 @@ if t.TYPE_CHECKING:
 
 
 def slurm_input_problems(inputs: Mapping[str, t.Any]) -> list[str]:
-    """Return what is wrong with the inputs of the role slurm."""
+    """Return the errors in the inputs of the role slurm."""
     if not isinstance(inputs, Mapping):
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_input_problems: expected a mapping, found {inputs!r}")
     try:

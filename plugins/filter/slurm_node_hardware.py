@@ -18,8 +18,8 @@ author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
 short_description: Return the hardware part of a NodeName line of slurm.conf
 description:
-  - Sockets, cores, threads, memory and GRES as C(slurm.conf) wants them, in the order of the line.
-  - Pure. The same record always gives the same line, whatever the machine says about itself.
+  - Returns sockets, cores, threads, memory and GRES in the form of C(slurm.conf), in the order of the line.
+  - The same record always results in the same line, regardless of the facts of the machine.
 positional: memory_headroom_percent, numa_as_sockets
 options:
   _input:
@@ -28,16 +28,16 @@ options:
     required: true
   memory_headroom_percent:
     description:
-      - Part of the physical memory, in percent, that is not offered to jobs.
-      - It covers the operating system, and the difference between what a machine is sold and what it shows.
-        Slurm drains a node that has less memory than its line says.
+      - Part of the physical memory, in percent, that is not available to jobs.
+      - It covers the operating system, and the difference between the advertised and the visible memory of a machine.
+        Slurm drains a node that has less memory than its line states.
     type: float
     default: 5
   numa_as_sockets:
     description:
-      - Whether Slurm takes every NUMA node for a socket where a socket has several of them, as on ND A100 v4.
-      - Slurm refuses C(Cores) of a GPU that do not end at the edge of a socket, so this is how it learns which cores
-        are really near. It needs C(SlurmdParameters=numa_node_as_socket), Slurm 22.05 or newer.
+      - Whether Slurm treats every NUMA node as a socket if a socket has several NUMA nodes, as on ND A100 v4.
+      - Slurm refuses C(Cores) of a GPU that do not end at a socket boundary. With this option, it knows which cores are
+        closest to the GPU. It requires C(SlurmdParameters=numa_node_as_socket) and Slurm 22.05 or newer.
     type: bool
     default: true
 seealso:
@@ -56,7 +56,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The parameters of the line by name. C(RealMemory) is MiB; C(Gres) is missing without GPUs.
+  description: The parameters of the line by name. C(RealMemory) is in MiB. C(Gres) is missing if there are no GPUs.
   type: dict
   sample: {Sockets: 4, CoresPerSocket: 24, ThreadsPerCore: 1, RealMemory: 861733, Gres: "gpu:a100:8"}
 """

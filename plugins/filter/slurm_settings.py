@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: slurm_settings
-short_description: What the machines of a cluster have to know of Slurm's settings
+short_description: Return the settings of Slurm that the machines of a cluster need
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Joins the settings of a cluster of GPU machines with those of a site, and returns what the machines need of them.
-    Keys are compared without their case, as Slurm does.
+  - Merges the defaults for a GPU cluster with the settings of the site, and returns the settings that the machines
+    need. As in Slurm, the case of keys is ignored.
 options:
   _input:
     description: The inputs of the role C(slurm) by name.
@@ -22,7 +22,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show whom slurmd asks for its configuration
+- name: Show the servers from which slurmd gets its configuration
   ansible.builtin.debug:
     msg: "{{ (slurm_inputs | hpcai.gpucluster.slurm_settings).servers }}"
 """
@@ -33,24 +33,24 @@ _value:
   type: dict
   contains:
     servers:
-      description: The controllers with the port that slurmd and sackd ask.
+      description: The controllers, with the port that slurmd and sackd connect to.
       type: str
       sample: head1:6817,head2:6817
     slurmd_digest:
-      description: A digest of what slurmd reads only when it starts.
+      description: A digest of the settings that slurmd reads only when it starts.
       type: str
     slurmdbd_conf:
-      description: The content of C(slurmdbd.conf). It has the password of the database, where there is one.
+      description: The content of C(slurmdbd.conf). It contains the password of the database, if there is one.
       type: str
     database:
-      description: Where slurmdbd listens (C(port)), and where its database is (C(host), C(here), C(name) and so on).
+      description: The port of slurmdbd (C(port)) and the location of its database, C(host), C(here), C(name) and more.
       type: dict
     on_both:
-      description: The machines that are controllers and compute nodes.
+      description: The machines that are both controllers and compute nodes.
       type: list
       elements: str
     accounts_given:
-      description: Whether the site lists who may use the cluster.
+      description: Whether the site lists the users that may use the cluster.
       type: bool
 """
 
@@ -67,7 +67,7 @@ if t.TYPE_CHECKING:
 
 
 def slurm_settings(inputs: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return what the machines of a cluster have to know of Slurm's settings."""
+    """Return the settings of Slurm that the machines of a cluster need."""
     if not isinstance(inputs, Mapping):
         raise AnsibleFilterError(f"hpcai.gpucluster.slurm_settings: expected a mapping, found {inputs!r}")
     given = plain(inputs)

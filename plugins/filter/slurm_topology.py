@@ -7,51 +7,51 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: slurm_topology
-short_description: Slurm's topology.conf or topology.yaml from where each host is
+short_description: Render topology.conf or topology.yaml of Slurm from the places of hosts
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Prints a tree of switches or a list of blocks from a mapping of hosts to places. The text grows with switches and
-    blocks, not with hosts; 10,000 hosts take a fraction of a second.
-  - Where more than one switch has none above it, one is added above them all, since Slurm places no job on nodes that
-    no switch connects.
-  - It fails, naming all of the problems, for a host in two places, a place of a host that is no node of the cluster, a
-    node without place, a switch below two others or below itself, a switch with hosts and with switches below it, and
-    block sizes that topology.conf(5) does not allow.
+  - Writes a tree of switches or a list of blocks from a mapping of hosts to places. The size of the file depends on
+    the number of switches and blocks, not of hosts. 10,000 hosts take a fraction of a second.
+  - If several switches have no parent, a common parent is added, because Slurm places no job on nodes that no switch
+    connects.
+  - Fails for a host in two places, a place for a host that is not a node of the cluster, and a node without a place.
+  - Fails for a switch that is below two others or below itself, a switch with both hosts and switches below it, and
+    block sizes that topology.conf(5) does not allow. The message lists all problems.
 positional: kind
 options:
   _input:
     description:
-      - Where each host is. A key is a host name or a hostlist expression such as V(gpu[1-32]).
-      - The place is a path from the top to the leaf, such as V(spine1/leaf3) or the list V([spine1, leaf3]), or the
-        name of a rack, placement group or block. Empty or none is no place.
+      - The place of each host. A key is a host name or a hostlist expression such as V(gpu[1-32]).
+      - A place is a path from the top to the leaf, such as V(spine1/leaf3) or the list V([spine1, leaf3]), or the name
+        of a rack, placement group or block. Empty or none means no place.
     type: dict
     required: true
   kind:
-    description: What is printed.
+    description: Kind of topology.
     type: str
     choices: [tree, block]
     default: tree
   known:
-    description: The nodes of the cluster, as names or hostlist expressions. Without it the hosts are not compared.
+    description: The nodes of the cluster, as names or hostlist expressions. If not set, the hosts are not compared.
     type: list
     elements: str
   unplaced:
-    description: Name of a leaf or block for nodes without a place. Without it they are a problem.
+    description: Name of a leaf or block for nodes without a place. If empty, such nodes are an error.
     type: str
     default: ""
   root:
-    description: Name of the switch that is added above all others, where one is needed.
+    description: Name of the switch that is added above all others if it is needed.
     type: str
     default: root
   block_sizes:
-    description: Sizes of blocks for C(BlockSizes), the smallest first, each a power of two times the one before.
+    description: Sizes of blocks for C(BlockSizes) in ascending order, each a power of two times the previous one.
     type: list
     elements: int
     default: []
   form:
-    description: V(conf) is topology.conf; V(yaml) is topology.yaml, which Slurm reads from 25.05 on.
+    description: V(conf) is topology.conf. V(yaml) is topology.yaml, which Slurm 25.05 or newer reads.
     type: str
     choices: [conf, yaml]
     default: conf
@@ -76,7 +76,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The text of the file, without a comment.
+  description: The content of the file, without comments.
   type: str
   sample: |
     SwitchName=leaf1 Nodes=gpu[1-32]
@@ -98,7 +98,7 @@ if t.TYPE_CHECKING:
 
 
 def slurm_topology(places: Mapping[str, t.Any], kind: str = "tree", **options: t.Any) -> str:
-    """Return the text of topology.conf or topology.yaml."""
+    """Return the content of topology.conf or topology.yaml."""
     try:
         return topology.render(places, kind, **options)
     except (ValueError, AttributeError, TypeError) as exc:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: ssh_host_keys
-short_description: The ssh host keys of machines, as their facts have them
+short_description: Return the ssh host keys of machines from their facts
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Returns what P(hpcai.gpucluster.ssh_known_hosts#filter) takes. The keys are those that M(ansible.builtin.setup)
+  - Returns the input of P(hpcai.gpucluster.ssh_known_hosts#filter). The keys are those that M(ansible.builtin.setup)
     found with the subset C(ssh_pub_keys) in this run.
 positional: hostvars
 options:
@@ -36,8 +36,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - One mapping for each machine. C(names) are its inventory name and its C(ansible_host); C(key) is its strongest
-      key, with the kind of key before it, or empty where this run has not seen it.
+    - One mapping for each machine. C(names) are its inventory name and its C(ansible_host). C(key) is its strongest
+      key, prefixed with the key type, or empty if this run has not read it.
   type: list
   elements: dict
   sample: [{names: [gpu1, 10.0.0.1], key: ssh-ed25519 AAAAC3Nza}]
@@ -54,7 +54,7 @@ if t.TYPE_CHECKING:
 
 
 def ssh_host_keys(hosts: Sequence[str], hostvars: Mapping[str, t.Any]) -> list[known_hosts.KnownHost]:
-    """Return the machines with their keys."""
+    """Return the machines with their host keys."""
     try:
         return known_hosts.machines(hosts, hostvars)
     except (AttributeError, TypeError) as exc:

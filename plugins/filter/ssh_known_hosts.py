@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: ssh_known_hosts
-short_description: The text of a known_hosts file from the keys of machines
+short_description: Render a known_hosts file from the host keys of machines
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Prints one line for each machine whose key is known, in the order of their names.
-  - A machine whose key was not seen keeps the one of the text before. Machines that are not named leave the file.
+  - Writes one line for each machine whose key is known, sorted by name.
+  - A machine whose key was not read in this run keeps its previous key. Machines that are not listed are removed.
 positional: machines
 options:
   _input:
-    description: The text before; empty where there is no file yet.
+    description: The current content of the file. Empty if there is no file yet.
     type: str
     required: true
   machines:
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The text.
+  description: The new content of the file.
   type: str
   sample: "gpu1 ssh-ed25519 AAAAC3Nza\n"
 """
@@ -51,7 +51,7 @@ if t.TYPE_CHECKING:
 
 
 def ssh_known_hosts(known: str, machines: Sequence[known_hosts.KnownHost]) -> str:
-    """Return the text of the file."""
+    """Return the new content of the file."""
     try:
         return known_hosts.render(known or "", machines)
     except (AttributeError, KeyError, TypeError, IndexError) as exc:

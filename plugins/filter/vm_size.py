@@ -17,11 +17,12 @@ author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
 short_description: Return the hardware record of a VM size
 description:
-  - Looks up a VM size in the hardware catalogue of the collection, or checks a record that the site gives.
-  - Numbers carry their unit in the key. The result has no optional keys that the record does not give,
-    but RV(_value.nvme), RV(_value.infiniband), RV(_value.topology), RV(_value.nccl), RV(_value.environment) and
-    RV(_value.thresholds) are always there.
-  - Fails if the name is unknown, naming the known ones, or if the record is not of the right form, naming every fault.
+  - Looks up a VM size in the hardware catalogue of the collection, or checks a record of the site.
+  - The key of a number contains its unit. The result has only the optional keys of the record. RV(_value.nvme),
+    RV(_value.infiniband), RV(_value.topology), RV(_value.nccl), RV(_value.environment) and RV(_value.thresholds) are
+    always present.
+  - Fails if the name is unknown or the record is invalid. The message lists the known names, or every error of the
+    record.
 positional: record
 options:
   _input:
@@ -32,13 +33,13 @@ options:
     required: true
   record:
     description:
-      - A record of the site's own, usually C(gpucluster_vm_size_record).
-      - It wins over the catalogue when it is given and not empty, whatever O(_input) is.
+      - A record of the site, usually C(gpucluster_vm_size_record).
+      - If it is set and not empty, it has precedence over the catalogue, regardless of O(_input).
     type: dict
   variable:
     description:
       - Name of the variable that holds the record O(_input), such as the input C(gpu_hardware) of a role.
-      - The filter then checks that record. It names the variable where the record is missing or wrong.
+      - The filter then checks that record. Its message names the variable if the record is missing or invalid.
     type: str
 seealso:
   - plugin: hpcai.gpucluster.slurm_node_hardware
@@ -54,11 +55,11 @@ EXAMPLES = r"""
   vars:
     record: "{{ 'Standard_ND96isr_H100_v5' | hpcai.gpucluster.vm_size }}"
 
-- name: Let the record of the site win
+- name: Prefer the record of the site
   ansible.builtin.debug:
     msg: "{{ (gpucluster_vm_size | hpcai.gpucluster.vm_size(gpucluster_vm_size_record)).numa_nodes }}"
 
-- name: Refuse a record that is missing or wrong
+- name: Refuse a record that is missing or invalid
   ansible.builtin.debug:
     msg: "{{ (gpu_hardware | hpcai.gpucluster.vm_size(variable='gpu_hardware')).gpus.count }}"
 """
@@ -72,19 +73,19 @@ _value:
       description: Name of the VM size.
       type: str
     cpus:
-      description: What C(lscpu) shows, V(sockets), V(cores_per_socket), V(threads_per_core), and how CPU ids run.
+      description: CPUs as C(lscpu) shows them, V(sockets), V(cores_per_socket), V(threads_per_core), and the id order.
       type: dict
     numa_nodes:
       description: Number of NUMA nodes.
       type: int
     memory_mib:
-      description: Memory that the operating system was seen to have, in MiB.
+      description: Memory that the operating system reports, in MiB.
       type: int
     memory_tolerance_percent:
-      description: How far the memory of a healthy machine may be from that, in percent.
+      description: Maximum deviation from that memory on a healthy machine, in percent.
       type: float
     gpus:
-      description: The GPUs, V(count), V(model), V(memory_mib) in MiB, V(clocks) in MHz. V(count) is always there.
+      description: The GPUs, V(count), V(model), V(memory_mib) in MiB, V(clocks) in MHz. V(count) is always present.
       type: dict
     nvme:
       description: Local NVMe drives, V(count).
@@ -92,7 +93,7 @@ _value:
     infiniband:
       description:
         - The fabric, V(rate_gbps) in 10^9 bits per second and V(hcas), the RDMA devices.
-        - Zero and empty without one.
+        - Zero and empty if there is no fabric.
       type: dict
     accelerated_network:
       description: The RDMA device of the Ethernet interface, V(device) and V(rate_gbps). Missing if there is none.
@@ -104,16 +105,16 @@ _value:
       type: list
       elements: dict
     nccl:
-      description: What NCCL needs, V(family), V(topology_file), V(max_message_gib), V(environment).
+      description: Settings for NCCL, V(family), V(topology_file), V(max_message_gib), V(environment).
       type: dict
     environment:
-      description: Other environment variables that jobs on this size want.
+      description: Other environment variables for jobs on this size.
       type: dict
     thresholds:
       description:
-        - By measurement, a mapping with V(expected), V(warn) and V(fail), each only where it is known.
+        - By measurement, a mapping with V(expected), V(warn) and V(fail), each only if it is known.
         - V(_gbps) is 10^9 bytes per second, V(_gbitps) is 10^9 bits per second.
-        - V(_us) is microseconds, where less is better.
+        - V(_us) is microseconds. Lower values are better.
       type: dict
 """
 

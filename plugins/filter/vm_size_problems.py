@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Return what is wrong with the hardware that an inventory gives for a machine."""
+"""Return the errors in the hardware that an inventory sets for a machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ DOCUMENTATION = r"""
 name: vm_size_problems
 author: HPC AI Infrastructure Team (@hpcai)
 version_added: 0.1.0
-short_description: Return what is wrong with the hardware that an inventory gives for a machine
+short_description: Return the errors in the hardware that an inventory sets for a machine
 description:
-  - For a check of all machines before any of them is touched. It never fails.
-  - P(hpcai.gpucluster.vm_size#filter) returns the record where there is no problem.
+  - Use it to check all machines before any host is contacted. It never fails.
+  - If there is no error, P(hpcai.gpucluster.vm_size#filter) returns the record.
 positional: record
 options:
   _input:
@@ -24,7 +24,7 @@ options:
     type: str
     required: true
   record:
-    description: A record of the site's own, which wins when it is given and not empty.
+    description: A record of the site. It has precedence if it is set and not empty.
     type: dict
 seealso:
   - plugin: hpcai.gpucluster.vm_size
@@ -32,21 +32,21 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Refuse hardware with problems
+- name: Refuse hardware with errors
   ansible.builtin.assert:
     that: gpucluster_vm_size | hpcai.gpucluster.vm_size_problems(gpucluster_vm_size_record | default({})) == []
 """
 
 RETURN = r"""
 _value:
-  description: Every problem, naming the variable, what was found and what is allowed. Empty if the hardware is right.
+  description: One message per error, with the variable, its value and the allowed values. Empty if there is no error.
   type: list
   elements: str
 """
 
 
 def vm_size_problems(name: t.Any, record: t.Any = None) -> list[str]:
-    """Return what is wrong with the hardware that an inventory gives for a machine."""
+    """Return the errors in the hardware that an inventory sets for a machine."""
     if record:
         return [f"gpucluster_vm_size_record: {problem}" for problem in records.problems(record)]
     try:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts from Azure's virtual machines and scale sets."""
+"""Inventory plugin for virtual machines and scale sets of Azure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Lists virtual machines, members of flexible scale sets and instances of uniform scale sets with a few queries to
-    Azure Resource Graph, a thousand machines per answer, and with the lists of Azure Resource Manager where Resource
-    Graph
-    cannot be used.
-  - Puts them into the groups of this collection's playbooks by a tag, or by the tags that CycleCloud sets.
+  - Lists virtual machines, members of flexible scale sets and instances of uniform scale sets.
+  - Sends a few queries to Azure Resource Graph, which returns a thousand machines per answer. Reads the lists of Azure
+    Resource Manager where Resource Graph cannot be used.
+  - Adds the machines to the groups that the playbooks of this collection use, by a tag or by the tags of CycleCloud.
   - Reads a file whose name ends in C(azure_vms.yml), C(azure_vms.yaml), C(azure_rm.yml) or C(azure_rm.yaml). Most
-    files of
-    P(azure.azcollection.azure_rm#inventory) work after a change of the line C(plugin:).
-  - A machine stays in the inventory if something about it could not be read. The host is kept, its variable
-    C(azure_facts_missing) says what is missing, and a warning says why. O(strict=true) makes that an error.
-  - What Resource Graph gives is compared with what Resource Manager says there is, see O(verify). What differs is read
-    from the lists, and what cannot be read is a warning that names it, or with O(strict=true) an error.
-  - An inventory that cannot be read at all is an error, but Ansible still ends with status 0 unless
-    E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set, as in this collection's C(ansible.cfg).
-  - The right that is needed is Reader on each subscription. On the resource groups alone it is enough while Resource
-    Graph answers; the lists of Resource Manager are those of whole subscriptions.
+    files of P(azure.azcollection.azure_rm#inventory) work after a change of the line C(plugin:).
+  - A machine stays in the inventory if a part of its data could not be read. Its variable C(azure_facts_missing) lists
+    the missing data, and a warning gives the reason. O(strict=true) makes that an error.
+  - The plugin compares the answer of Resource Graph with the lists of Resource Manager, see O(verify). It reads the
+    differences from the lists. A machine that cannot be read causes a warning, or an error with O(strict=true).
+  - An inventory that cannot be read at all is an error. Ansible still exits with status 0 unless
+    E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set, as in the C(ansible.cfg) of this collection.
+  - The required role in Azure is Reader on each subscription. Reader on the resource groups is sufficient while
+    Resource Graph answers. The lists of Resource Manager cover whole subscriptions.
 requirements:
   - azure-core and azure-identity on the control node
   - jmespath for O(query)
@@ -37,65 +35,65 @@ extends_documentation_fragment:
   - ansible.builtin.inventory_cache
 options:
   plugin:
-    description: Marks a file as one of this plugin.
+    description: Identifies the file as a configuration of this plugin.
     type: str
     required: true
     choices: [hpcai.gpucluster.azure_vms]
   subscription_id:
     description:
-      - The subscription. Without this and without O(subscriptions), the default of the Azure CLI, or the only one
-        that the
-        caller can see. May be a template.
+      - The subscription. May be a template.
+      - If neither this nor O(subscriptions) is set, the plugin uses the default subscription of the Azure CLI, or the
+        only subscription that the credential can see.
     type: str
     default: ''
     env:
       - name: AZURE_SUBSCRIPTION_ID
   subscriptions:
-    description: Several subscriptions by id or name, or V(all). Takes the place of O(subscription_id).
+    description: Several subscriptions by id or name, or V(all). Replaces O(subscription_id).
     type: list
     elements: str
     default: []
   management_groups:
-    description: Everything below these management groups, by Resource Graph only, in place of subscriptions.
+    description: Management groups to read instead of subscriptions. Only Resource Graph supports them.
     type: list
     elements: str
     default: []
   include_vm_resource_groups:
     description:
-      - Resource groups of virtual machines and of members of flexible scale sets; V(*) is all, and V(rg-hpc-*) all that
-        fit. A name that fits no resource group is an error.
-      - E(ANSIBLE_AZURE_VM_RESOURCE_GROUPS), separated by commas, takes its place.
+      - Resource groups of virtual machines and of members of flexible scale sets. V(*) means all, and V(rg-hpc-*) means
+        all that match. A name that matches no resource group is an error.
+      - E(ANSIBLE_AZURE_VM_RESOURCE_GROUPS), a list separated by commas, replaces this option.
     type: list
     elements: str
     default: ['*']
   include_vmss_resource_groups:
     description:
-      - Resource groups of uniform scale sets, as CycleCloud makes them; V(*) is all, and V(rg-hpc-*) all that fit.
-        Empty, as in azure_rm, is none. A name that fits no resource group is an error.
-      - E(ANSIBLE_AZURE_VMSS_RESOURCE_GROUPS), separated by commas, takes its place.
+      - Resource groups of uniform scale sets, which CycleCloud creates. V(*) means all, and V(rg-hpc-*) means all that
+        match. An empty list means none, as in azure_rm. A name that matches no resource group is an error.
+      - E(ANSIBLE_AZURE_VMSS_RESOURCE_GROUPS), a list separated by commas, replaces this option.
     type: list
     elements: str
     default: []
   filters:
     description:
-      - Keeps only machines that meet all of these. Resource Graph applies what it can, so that less is sent.
-      - The keys C(resource_groups), C(locations), C(vm_sizes), C(scale_sets), C(powerstates) and C(names) take a
-        value or a list
-        of values, compared without regard to case. C(resource_groups) may have C(*) and C(?) in them.
-      - C(tags) takes a mapping of tag to a value, a list of values, or null for any value. The names of tags have no
-        case, as in Azure; their values have.
-      - A machine whose power state could not be read stays, whatever C(powerstates) says.
+      - Keeps only machines that match all of these filters. Resource Graph applies the filters that it supports, which
+        reduces the size of its answer.
+      - The keys C(resource_groups), C(locations), C(vm_sizes), C(scale_sets), C(powerstates) and C(names) accept a
+        value or a list of values. Case is ignored. C(resource_groups) may contain C(*) and C(?).
+      - C(tags) accepts a mapping from tag to a value, a list of values, or null for any value. As in Azure, the names
+        of tags are case-insensitive, and their values are case-sensitive.
+      - A machine whose power state could not be read is kept, regardless of C(powerstates).
     type: dict
     default: {}
   graph_where:
     description:
-      - A condition in the language of Resource Graph on the machines, such as V(properties.priority =~ 'Spot').
-      - Not with O(source=arm), and there is no falling back to it.
-      - Not with uniform scale sets in AzureChinaCloud, whose Resource Graph does not have their instances.
+      - A condition on the machines in the query language of Resource Graph, such as V(properties.priority =~ 'Spot').
+      - Cannot be used with O(source=arm). It disables the fallback to the lists of Resource Manager.
+      - Cannot be used with uniform scale sets in AzureChinaCloud, where Resource Graph does not have their instances.
     type: str
     default: ''
   query:
-    description: A JMESPath expression over the list of machines, with azure_rm's names, that picks some of them.
+    description: A JMESPath expression that selects machines from the list of machines. It uses the names of azure_rm.
     type: str
   exclude_host_filters:
     description: Skips a host for which one of these expressions is true.
@@ -109,72 +107,71 @@ options:
     default: [true]
   default_host_filters:
     description:
-      - Skips a host for which one of these expressions is true. An empty list shows machines that are off, too.
-      - A warning names every host skipped for another reason than being off.
+      - Skips a host for which one of these expressions is true. An empty list also includes machines that are off.
+      - A warning names every host that is skipped although it is not off.
     type: list
     elements: raw
     default: ['powerstate != "running"', 'provisioning_state != "succeeded"']
   hostnames:
     description:
-      - Expressions for the host name; the first that gives a name is taken. V(default) is the name and four digits of
-        a hash.
-      - C(computer_name) is the name that the machine says from inside (C(guest_computer_name)), or else that of its OS
-        profile (C(os_computer_name)). CycleCloud's nodes rename themselves, and Slurm knows them by that name.
-      - Of several machines with one name the oldest keeps it, the others get V(default), and a warning names them.
+      - Expressions for the host name. The first expression that returns a name is used. V(default) is the name and four
+        digits of a hash.
+      - C(computer_name) is the name that the guest operating system reports (C(guest_computer_name)), or else the name
+        in the OS profile (C(os_computer_name)). Nodes of CycleCloud rename themselves, and Slurm knows them by that
+        name.
+      - If several machines have the same name, the oldest keeps it. The others get V(default), and a warning names
+        them.
     type: list
     elements: str
     default: [default]
   plain_host_names:
-    description: The same as O(hostnames=[name]).
+    description: Equivalent to O(hostnames=[name]).
     type: bool
     default: false
   azure_rm_names:
     description:
-      - Computes V(default) from the letters of the id as Compute writes them, so that every name is that of azure_rm.
-        The names then cost the list of power states of each subscription and three lists for each uniform scale set.
+      - Computes V(default) from the id in the case that Compute returns, so that every name equals that of azure_rm.
+      - This needs the list of power states of each subscription and three lists for each uniform scale set.
     type: bool
     default: false
   hostvars_prefix:
     description:
-      - Prefix of all host variables. An empty one gives azure_rm's names.
-      - Expressions may use the names with and without it.
+      - Prefix of all host variables. An empty prefix results in the names of azure_rm.
+      - Expressions may use the names with and without the prefix.
     type: str
     default: azure_
   host_variables:
     description:
-      - Which variables a host gets, by name or as a set, V(standard) or V(all). Expressions may use all of them in
-        any case.
-      - Without it V(standard), or V(all) if O(hostvars_prefix) is empty.
-      - Ansible needs about 15 microseconds and half a kilobyte for each text of each host to print an inventory.
+      - Variables of each host, by name or as one of the sets V(standard) and V(all). Expressions may always use all
+        variables.
+      - The default is V(standard), or V(all) if O(hostvars_prefix) is empty.
+      - To print an inventory, Ansible needs about 15 microseconds and half a kilobyte for each string of each host.
     type: list
     elements: str
   ansible_host_from:
     description:
-      - Which address becomes C(ansible_host), the first that a machine has. V(public), V(private), V(fqdn), or a
-        network such as
-        V(10.1.0.0/16), of which any interface may have an address.
+      - Addresses to use as C(ansible_host), in order of preference. The first one that the machine has is used.
+      - V(public), V(private), V(fqdn), or a network such as V(10.1.0.0/16), which matches an address of any interface.
     type: list
     elements: str
     default: [public, private]
   slurm_groups:
     description:
-      - Puts hosts into C(slurm_controller), C(slurm_database), C(slurm_build), C(slurm_login), C(slurm_compute),
-        C(nfs_server)
-        and C(nfs_client).
+      - Adds hosts to the groups C(slurm_controller), C(slurm_database), C(slurm_build), C(slurm_login),
+        C(slurm_compute), C(nfs_server) and C(nfs_client).
       - The tag O(slurm_role_tag) holds one or more of C(controller), C(database), C(build), C(login), C(compute),
-        C(nfs_server) and
-        C(nfs_client). Without it CycleCloud's tags decide, so that a node of a node array is C(compute), and one
-        whose C(Name) begins
-        with C(scheduler) or C(login) is that. The word has to end there, so that C(loginless) is not C(login).
-      - Two controllers of different clusters are refused; see O(slurm_cluster).
+        C(nfs_server) and C(nfs_client).
+      - Without that tag, the tags of CycleCloud decide. A node of a node array is C(compute). A node whose C(Name)
+        begins with the word C(scheduler) or C(login) has that role. C(loginless) does not match C(login).
+      - Two controllers of different clusters are an error, see O(slurm_cluster).
     type: bool
     default: true
   slurm_cluster:
     description:
-      - The name of the cluster. Only its machines are listed, by CycleCloud's tags C(CycleCloudCluster) or
-        C(ClusterName), or by a tag C(slurm_cluster), compared without regard to case. A machine with O(slurm_role_tag)
-        and none of those belongs to it, too.
-      - A name that no machine has is an error that names the clusters there are.
+      - The name of the cluster. The plugin lists only machines whose tag C(CycleCloudCluster), C(ClusterName) or
+        C(slurm_cluster) has this value. CycleCloud sets the first two. Case is ignored.
+      - A machine with O(slurm_role_tag) and none of those tags also belongs to the cluster.
+      - A name that no machine has is an error. The message names the existing clusters.
     type: str
     default: ''
   slurm_role_tag:
@@ -183,85 +180,87 @@ options:
     default: slurm_role
   slurm_controller_roles:
     description:
-      - What the first controller does as well if no machine is tagged for it.
-      - A machine that is off counts, so that its part does not move to another one meanwhile.
+      - Additional roles of the first controller if no machine has a tag for them.
+      - A tagged machine that is off counts, so that its role does not move to the controller.
     type: list
     elements: str
     choices: [database, nfs_server]
     default: []
   vmss_tags:
-    description: Give members of a scale set the tags of the set, below their own.
+    description: Give members of a scale set the tags of the set. Their own tags have precedence.
     type: bool
     default: false
   placement_groups:
     description:
-      - Read uniform scale sets that spread over several placement groups from Resource Manager, three lists per set,
-        because Resource Graph does not tell the placement group of an instance. Their C(azure_slurm_switch) then
-        follows the placement groups.
+      - Read uniform scale sets that span several placement groups from Resource Manager, with three lists per set.
+        Resource Graph does not return the placement group of an instance.
+      - Their C(azure_slurm_switch) then follows the placement groups.
     type: bool
     default: false
   source:
     description:
-      - V(graph) asks Resource Graph, V(arm) reads the lists of Resource Manager, V(auto) does the first and, if that
-        does not work, the second.
+      - V(graph) queries Resource Graph, V(arm) reads the lists of Resource Manager, and V(auto) tries V(graph) first
+        and V(arm) if that fails.
     type: str
     choices: [auto, graph, arm]
     default: auto
   verify:
     description:
-      - Resource Graph may be some seconds behind. V(scale_sets) compares the number of instances of each scale set with
-        its capacity, and all other machines with the names that Resource Manager lists, and reads from there what
-        differs. V(all) also reads every power state there, and drops what Resource Manager does not have any more.
-        V(none) compares nothing.
-      - The comparison holds with O(filters), O(graph_where) and O(management_groups). What O(graph_where) cannot
-        decide, because Resource Graph does not know it yet, is a gap.
+      - The data of Resource Graph may be some seconds old.
+      - V(scale_sets) compares the number of instances of each scale set with its capacity, and all other machines with
+        the names in the lists of Resource Manager. It reads the differences from Resource Manager.
+      - V(all) also reads every power state from Resource Manager, and removes machines that Resource Manager no longer
+        lists. V(none) compares nothing.
+      - The comparison also works with O(filters), O(graph_where) and O(management_groups). A machine that Resource
+        Graph does not know yet cannot be tested with O(graph_where) and counts as a gap.
     type: str
     choices: [none, scale_sets, all]
     default: scale_sets
   concurrency:
-    description: Requests at the same time, 1 to 10.
+    description: Number of parallel requests, 1 to 10.
     type: int
     default: 8
   timeout:
-    description: Seconds to wait for an answer, of the sign-in, too.
+    description: Seconds to wait for an answer, including that of the sign-in.
     type: int
     default: 60
   retries:
-    description: How often a request is sent again after 408, 429, 500, 502, 503, 504 or a lost connection.
+    description: Number of retries of a request after status 408, 429, 500, 502, 503, 504 or a lost connection.
     type: int
     default: 8
   max_wait:
-    description: Seconds that one request may wait in all because Azure says so.
+    description: Maximum total time, in seconds, that one request waits because Azure throttles it.
     type: int
     default: 300
   deadline:
     description:
-      - Seconds for everything, the sign-in and all waiting included. Then there is an error that names the slow
-        request.
-      - With O(source=auto), Resource Graph gets the first half. What a host can do without, such as a list of public
-        addresses, gets 85 %, so that the hosts are there without it.
+      - Time limit in seconds for the whole run, including the sign-in and all waiting. After it, the plugin fails with
+        an error that names the slow request.
+      - With O(source=auto), Resource Graph gets the first half. Optional data, such as a list of public addresses, gets
+        85 %, so that the hosts are listed even without it.
     type: int
     default: 300
   api_versions:
     description:
-      - Other API versions, by C(compute), C(network), C(scale_set_network), C(resource_graph), C(resources),
-        C(subscriptions), C(metadata).
+      - API versions that replace the defaults. The keys are C(compute), C(network), C(scale_set_network),
+        C(resource_graph), C(resources), C(subscriptions) and C(metadata).
     type: dict
     default: {}
   strict:
     description: Whether a gap in the answers, or an expression that fails, is an error.
   fail_on_template_errors:
     description:
-      - Whether an expression that fails is an error. If not set, it is one in O(include_host_filters),
-        O(exclude_host_filters) and O(default_host_filters), as with azure_rm, and as O(strict) elsewhere.
-      - With V(false), a filter that fails does not hold, and a warning says for how many machines.
+      - Whether an expression that fails is an error.
+      - If not set, a failure in O(include_host_filters), O(exclude_host_filters) or O(default_host_filters) is an
+        error, as in azure_rm. For other expressions, O(strict) decides.
+      - With V(false), a filter that fails counts as false, and a warning gives the number of machines.
     type: bool
   conditional_groups:
-    description: The same as O(groups), as azure_rm calls it.
+    description: Name of O(groups) in azure_rm.
     type: dict
     default: {}
   hostvar_expressions:
-    description: The same as O(compose), as azure_rm calls it.
+    description: Name of O(compose) in azure_rm.
     type: dict
     default: {}
   use_contrib_script_compatible_sanitization:
@@ -279,7 +278,7 @@ options:
     elements: str
     default: []
   batch_fetch:
-    description: Accepted for azure_rm's files; has no effect, as do the next five.
+    description: Accepted for compatibility with azure_rm. Has no effect.
     type: bool
   batch_fetch_interval:
     description: Has no effect.
@@ -299,7 +298,7 @@ options:
 """
 
 EXAMPLES = r"""
-# CycleCloud: Slurm nodes are instances of scale sets. Their Slurm name is the computer name.
+# CycleCloud. The Slurm nodes are instances of scale sets. Their name in Slurm is the computer name.
 plugin: hpcai.gpucluster.azure_vms
 subscription_id: 11111111-2222-3333-4444-555555555555
 slurm_cluster: training
@@ -314,7 +313,7 @@ keyed_groups:
   - key: azure_slurm_switch
     prefix: switch
 ---
-# All machines of a kind, whatever cluster they are in.
+# All machines that match a filter, in any cluster.
 plugin: hpcai.gpucluster.azure_vms
 include_vmss_resource_groups: ['*']
 filters:
@@ -323,7 +322,7 @@ filters:
     env: [prod, test]
 slurm_groups: false
 ---
-# Plain virtual machines with a tag slurm_role: controller, login, compute; the public address for those that have one.
+# Virtual machines with a tag slurm_role (controller, login or compute). A public address is preferred.
 plugin: hpcai.gpucluster.azure_vms
 auth_source: cli
 include_vm_resource_groups: [hpc-rg]
@@ -339,7 +338,7 @@ groups:
 compose:
   owner: azure_tags.owner | default('nobody')
 ---
-# A mixed fleet: two subscriptions, machines and scale sets of both kinds, on or off; ten minutes of cache.
+# Two subscriptions with virtual machines and both kinds of scale sets, on or off, and a cache of ten minutes.
 plugin: hpcai.gpucluster.azure_vms
 subscriptions: [hpc-production, hpc-test]
 include_vmss_resource_groups: ['*']
@@ -360,7 +359,7 @@ cache_plugin: ansible.builtin.jsonfile
 cache_connection: ~/.cache/gpucluster-azure
 cache_timeout: 600
 ---
-# A file of azure_rm: azure_rm's names for the host variables, too.
+# A file of azure_rm. The host variables also have the names of azure_rm.
 plugin: hpcai.gpucluster.azure_vms
 hostvars_prefix: ''
 include_vm_resource_groups: [myrg1]
@@ -436,12 +435,12 @@ _IDLE = (
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
-    """Hosts from Azure."""
+    """Add hosts from Azure to the inventory."""
 
     NAME = "hpcai.gpucluster.azure_vms"
 
     def __init__(self) -> None:
-        """Start without options."""
+        """Set the initial state, before the options are read."""
         super().__init__()
         self._data: t.Any = None
         self._strict = False
@@ -492,7 +491,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._set_rules()
 
     def _set_rules(self) -> None:
-        """Set what holds for every expression and group name."""
+        """Set the rules for all expressions and group names."""
         fail = self.get_option("fail_on_template_errors")
         self._strict = bool(self.get_option("strict") if fail is None else fail)
         self._strict_filters = True if fail is None else bool(fail) or bool(self.get_option("strict"))
@@ -597,7 +596,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return found.records, self._reported(found, settings)
 
     def _signed_in(self, identity: Identity, settings: Settings, work: t.Any, under_way: t.Any) -> tuple[t.Any, str]:
-        """Return what sends requests and where to; in a thread, so that the deadline holds for it."""
+        """Return the sender and the endpoint; runs in a thread, so that the deadline also limits the sign-in."""
         from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import auth as azure_auth
         from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import client as azure_client
 
@@ -623,7 +622,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return azure_fetch.Fetcher(client, settings, work, hasty).run()
 
     def _reported(self, found: t.Any, settings: Settings) -> bool:
-        """Say what could not be read, and return whether nothing is missing."""
+        """Warn about data that could not be read, and return whether the data is complete."""
         for note in dict.fromkeys(found.notes):
             self._warn(note)
         gaps = list(dict.fromkeys(found.gaps))
@@ -639,10 +638,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._warn(f"could not be read: {gap}")
         return not gaps
 
-    # The cache file holds addresses and tags: for its owner alone.
+    # The cache file contains addresses and tags, so only its owner may read it.
 
     def update_cache_if_changed(self) -> None:
-        """Write the cache, then take it away from everybody else."""
+        """Write the cache, then restrict it to its owner."""
         if not self.get_option("cache"):
             return
         super().update_cache_if_changed()
@@ -688,7 +687,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._add_host(hostname, record, names, address(record))
 
     def _of_cluster(self, records: list[Record]) -> list[Record]:
-        """Return the machines of the cluster; refuse a name that none has."""
+        """Return the machines of the cluster; raise ConfigError if no machine has its name."""
         wanted = str(self.get_option("slurm_cluster") or "")
         if not wanted:
             return records
@@ -714,8 +713,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _add_host(self, hostname: str, record: Record, names: hostvars.Names, address: str | None) -> None:
         self._data.add_host(hostname)
-        # Straight to the host: the values are plain text from Azure and must stay untrusted. Going through
-        # inventory.set_variable would copy and tag each text, which triples time and memory for many hosts.
+        # Set the variables on the host directly. The values are strings from Azure and must stay untrusted.
+        # inventory.set_variable would copy and tag each string, which triples time and memory for many hosts.
         host = self._data.get_host(hostname)
         for name, value in names.emitted(record).items():
             host.set_variable(name, value)
@@ -776,7 +775,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return [one for one in records if self._passes(one, exclude, include, names)]
 
     def _visible(self, records: list[Record]) -> list[Record]:
-        """Return the records that the default rules keep; name those hidden for another reason than being off."""
+        """Return the records that the default rules keep; warn about hidden machines that are not off."""
         if not filters.uses_default_rules(self.get_option("default_host_filters")):
             return records
         kept = []
@@ -833,7 +832,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return None
 
     def _compose(self, template: t.Any, variables: Record, disable_lookups: t.Any = ...) -> t.Any:  # noqa: ARG002
-        """Read simple expressions directly and leave the rest to Jinja."""
+        """Evaluate simple expressions directly, and all others with Jinja."""
         read = None if self._jinja_only else expressions.value_of(template) if isinstance(template, str) else None
         if read:
             try:
@@ -860,7 +859,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _add_host_to_composed_groups(
         self, groups: Record, variables: Record, host: str, strict: bool = False, fetch_hostvars: bool = True
     ) -> None:
-        """Decide simple conditions directly and leave the rest to the base class."""
+        """Evaluate simple conditions directly, and pass all others to the base class."""
         rest = {}
         for name, condition in groups.items():
             test = None if self._jinja_only else expressions.test_of(condition) if isinstance(condition, str) else None
@@ -878,7 +877,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _add_host_to_keyed_groups(
         self, keys: list[t.Any], variables: Record, host: str, strict: bool = False, fetch_hostvars: bool = True
     ) -> None:
-        """Remember which group a text leads to; the base class decides it once and all that is not a text."""
+        """Cache the group of each string key; the base class handles the first use of a key and all other keys."""
         for position, keyed in enumerate(keys):
             value = self._simple_key(keyed, variables)
             known = self._key_groups.get((position, value)) if value else None
@@ -890,7 +889,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 self._key_groups[position, value] = self._data.add_group(self._name_of_key(keyed, value))
 
     def _simple_key(self, keyed: t.Any, variables: Record) -> str | None:
-        """Return the text that names the group; None for all that is not simply one group per text."""
+        """Return the string that names the group, or None unless the key results in one group per string."""
         if not isinstance(keyed, dict) or keyed.get("parent_group") or not isinstance(keyed.get("key"), str):
             return None
         try:
@@ -913,9 +912,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 @contextlib.contextmanager
 def _no_collections() -> t.Iterator[None]:
     """
-    Keep Python from searching a million new objects for cycles while they are made, and again while they are used.
+    Disable garbage collection while about a million objects are created, and exclude these objects from it afterwards.
 
-    That is a tenth of the time for ten thousand hosts. What an earlier inventory left is searched again first.
+    This saves a tenth of the time for ten thousand hosts. Objects of an earlier inventory are tracked again first.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -929,7 +928,7 @@ def _no_collections() -> t.Iterator[None]:
 
 
 def _silence_libraries() -> None:
-    """Keep what the libraries log, and which may quote an answer, from the terminal; errors say the same, redacted."""
+    """Keep the logs of the libraries, which may quote an answer, off the terminal; errors repeat them, redacted."""
     for name in ("azure", "msal", "urllib3"):
         logger = logging.getLogger(name)
         logger.propagate = False

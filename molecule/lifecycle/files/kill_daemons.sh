@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Kills slurmctld and slurmdbd (SIGKILL) while one job runs on NODE and two wait for it, and prints the states of the three in the accounting.
-# Slurm writes its state every five seconds, so nothing starts or ends in the seconds before slurmctld is killed. Usage: kill_daemons.sh NODE
+# Kills slurmctld and slurmdbd (SIGKILL) while one job runs on NODE and two jobs wait for it. Prints the states of the
+# three jobs in the accounting. Slurm writes its state every five seconds, so no job starts or ends in the seconds
+# before slurmctld is killed. Usage: kill_daemons.sh NODE
 set -euo pipefail
 node=$1
 cd /tmp
@@ -15,7 +16,7 @@ back() {
   return 1
 }
 
-# Longer than both kills of slurmctld and its two starts take on a busy machine.
+# The first job runs longer than the two kills and starts of slurmctld take on a busy machine.
 jobs=$(submit 50),$(submit 1),$(submit 1)
 sleep 6.5
 die slurmctld slurmdbd
@@ -24,7 +25,7 @@ back
   sleep 0.05
   die slurmctld
 ) &
-scontrol reconfigure > /dev/null 2>&1 || true # its connection may break
+scontrol reconfigure > /dev/null 2>&1 || true # the connection may break
 wait
 back
 sleep 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a second build out of a finished one, without a compiler: the same packages under another digest.
-# Usage: repack.sh ARCHIVE NEW-ARCHIVE [PACKAGE]   PACKAGE is one more, such as dev
+# Creates a second build from a finished one without a compiler. It has the same packages and another digest.
+# Usage: repack.sh ARCHIVE NEW-ARCHIVE [PACKAGE]   PACKAGE is an additional package, such as dev
 set -euo pipefail
 old=$(basename "$1" .tar) new=$(basename "$2" .tar)
 [ ! -f "$2" ] || exit 0

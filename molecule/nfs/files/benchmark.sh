@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Reads and writes one file over NFS with fio, once on a plain mount and once on the role's, in MB/s.
-# An emulated machine moves tens of MB/s, so a delay makes the line long: 20 ms times 30 MB/s are 0.6 MB on the way,
-# as 0.2 ms of 100 Gbit/s Ethernet are 2.5 MB. Usage: benchmark.sh MOUNTPOINT SOURCE
+# Measures reads and writes of one file over NFS with fio, in MB/s, on a plain mount and on the mount of the role.
+# An emulated machine transfers tens of MB/s, so a delay simulates a fast network. 20 ms at 30 MB/s are 0.6 MB in
+# flight, and 0.2 ms at 100 Gbit/s (Ethernet) are 2.5 MB. Usage: benchmark.sh MOUNTPOINT SOURCE
 set -euo pipefail
 path=$1 source=$2
 delay=20ms size=${BENCHMARK_MB:-16}m
@@ -22,7 +22,7 @@ measure() { # DIRECTORY read|write
     python3 -c 'import json, sys; job = json.load(sys.stdin)["jobs"][0]; print(job[sys.argv[1]]["bw_bytes"] / 1e6)' "$2"
 }
 
-# Mounts of one server share connections and options, so only one kind may be there at a time.
+# Mounts of one server share connections and options, so only one kind may be mounted at a time.
 soon umount -a -t nfs4
 automounts stop
 tc qdisc add dev eth1 root netem delay "$delay" limit 100000

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the client sees, part by part. Usage: client.sh uses|scratches|holds|writes|ends|sits|rises|boots|loses
-# Each access to a mount has a time limit: a hard mount waits for ever.
+# Tests the client, one part per call. Usage: client.sh uses|scratches|holds|writes|ends|sits|rises|boots|loses
+# Each access to a mount has a time limit, because a hard mount waits forever.
 set -euo pipefail
 
 is() { # WHAT FOUND PATTERN
@@ -37,7 +37,7 @@ scratches() {
   sync -f /scratch/kept
 }
 
-# Holds a lock and writes numbers, one file operation after the other, whatever the server does.
+# Holds a lock and writes numbers continuously, even while the server is down.
 writes() {
   stays holder "${as_alice[@]}" python3 -c 'if True:
     import fcntl, time
@@ -50,7 +50,7 @@ writes() {
   grows
 }
 
-# Another number, that the server has.
+# Waits until another number is on the server.
 grows() {
   timeout -k 5 240 sh -euc 'size() { stat --format=%s /shared/numbers 2>/dev/null || echo 0; }
     before=$(size); while [ "$(size)" -le "$before" ]; do sleep 0.5; done'
@@ -80,14 +80,14 @@ left() {
   is waiting "$(findmnt --noheadings --raw --output TARGET --types autofs | grep -cw -e /shared -e /full || true)" 0
 }
 
-# Without the server the node is up, what needs the server gets an error, and the local drives are there.
+# Without the server, the node boots, access to its mounts fails with an error, and the local drives are mounted.
 boots() {
   is 'units that failed' "$(systemctl list-units --state=failed --plain --no-legend | grep -c mount || true)" 0
   is 'local drives' "$(cat /scratch/kept)" kept
   is 'a home without its server' "$(soon ls /home 2>&1; echo "exit $?")" '*exit [12]'
 }
 
-# Loses a drive, on whose place is one that somebody else uses, and boots: udev holds on to the other.
+# Replaces a drive of the array with one that has another file system, and assembles the array as udev does at boot.
 loses() {
   umount /scratch
   mdadm --quiet --stop "$(readlink --canonicalize /dev/md/scratch)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the server does, part by part. Usage: server.sh serves|meets|boots|counts
+# Tests the server, one part per call. Usage: server.sh serves|meets|boots|counts
 set -euo pipefail
 
 is() { # WHAT FOUND PATTERN
@@ -19,7 +19,7 @@ serves() {
   chown 1000 /home/alice/file
 }
 
-# The client's lock is known here.
+# The server knows the lock of the client.
 meets() {
   timeout -k 5 200 python3 - << 'PYTHON'
 import fcntl, sys, time
@@ -45,7 +45,7 @@ boots() {
   done'
 }
 
-# No number of the client's is missing.
+# No number that the client wrote is missing.
 counts() {
   is 'numbers in a row' "$(awk '$1 != NR { exit 1 } END { print NR }' /shared/numbers)" "$(cat /shared/written)"
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Two virtual machines for the scenario: Debian 12 under QEMU, with KVM where a guest really boots with it, else emulated.
-# The machines need no root: ssh through QEMU's user network, the machines' own network through multicast on loopback.
+# Manages two virtual machines for the scenario (Debian 12 in QEMU, with KVM if a guest boots with it, else emulated).
+# Needs no root. ssh uses the user network of QEMU. The machines reach each other by multicast on the loopback device.
 # Usage: vms.sh up|down|start NAME|stop NAME
 set -euo pipefail
 
@@ -21,7 +21,7 @@ install_packages() {
   run env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# /dev/kvm may open and the guest still hang: believe only a kernel that has come as far as its first program.
+# A guest may hang although /dev/kvm can be opened. KVM is used only if a kernel starts its first program.
 kvm_boots() {
   [ -w /dev/kvm ] || return 1
   timeout --kill-after=2 20 qemu-system-x86_64 -M q35 -accel kvm -cpu host -m 512 -nodefaults -display none -no-reboot \
@@ -42,7 +42,7 @@ start() {
     [ -f "$work/$name$disk" ] || truncate --size=320M "$work/$name$disk"
     drives+=(-drive "file=$work/$name$disk,if=none,id=$disk,format=raw,cache=unsafe" -device "nvme,drive=$disk,serial=lab$number$disk")
   done
-  # An hour is long enough for the scenario; a forgotten machine ends by itself.
+  # The scenario takes less than an hour. After that, a forgotten machine stops automatically.
   setsid timeout 3600 qemu-system-x86_64 -name "$name" -M q35 "${accel[@]}" -smp 1 -m 768 -nodefaults -no-user-config -display none \
     -kernel "$image/kernel" -initrd "$image/initrd" \
     -append "root=/dev/vda rw console=ttyS0 quiet systemd.hostname=$name systemd.show_status=0 net.ifnames=0 mitigations=off apparmor=0 audit=0" \
@@ -56,7 +56,7 @@ start() {
     </dev/null >"$work/$name.qemu" 2>&1 &
 }
 
-# Pulls the plug.
+# Stops the machine without a shutdown, like a power failure.
 stop() {
   local pid file=$work/$1.pid
   [ -f "$file" ] || return 0

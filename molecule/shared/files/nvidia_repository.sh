@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Makes signed apt repositories below the directory given, laid out as NVIDIA lays out its own: libnvidia-container/ with two releases of the container
-# toolkit, and cuda/ with a driver. The packages have upstream's names and dependencies; their programs are stand-ins that note how they are called.
+# Creates signed apt repositories in the given directory, with the layout of NVIDIA's repositories. libnvidia-container/
+# has two releases of the container toolkit, and cuda/ has a driver. The packages have the names and dependencies of
+# NVIDIA's packages. Their programs are stand-ins that record their arguments.
 set -euo pipefail
 target=$1
 work=$(mktemp -d)
 trap 'gpgconf --homedir "$work/gpg" --kill all; rm -r "$work"' EXIT
 notes=/tmp/nvidia-calls
 
-# NAME VERSION DEPENDS DESTINATION, with the package's tree in $work/root
+# Arguments: NAME VERSION DEPENDS DESTINATION. The files of the package are in $work/root.
 pack() {
   mkdir -p "$work/root/DEBIAN" "$4"
   printf 'Package: %s\nVersion: %s\nArchitecture: amd64\nMaintainer: test\nDescription: stand-in\n' "$1" "$2" > "$work/root/DEBIAN/control"
@@ -16,7 +17,7 @@ pack() {
   rm -r "$work/root"
 }
 
-# PATH, with the program's text on standard input
+# Argument: PATH. The program is on standard input.
 program() {
   mkdir -p "$(dirname "$work/root/$1")"
   { printf '#!/bin/sh\n' && cat; } > "$work/root/$1"
@@ -27,24 +28,24 @@ toolkit() {
   local version=$1 directory=$target/libnvidia-container/stable/deb/amd64
   mkdir "$work/root"
   pack libnvidia-container1 "$version" '' "$directory"
-  # Called by enroot's hook and by the hook of the runtime: nvidia-container-cli [OPTIONS] configure [OPTIONS] ROOT.
+  # The hooks of enroot and of the runtime call nvidia-container-cli [OPTIONS] configure [OPTIONS] ROOT.
   program usr/bin/nvidia-container-cli << PROGRAM
 [ "\$*" != --version ] || { echo 'cli-version: ${version%-*}'; exit; }
 echo "nvidia-container-cli \$*" >> $notes
 PROGRAM
   pack libnvidia-container-tools "$version" "libnvidia-container1 (>= $version)" "$directory"
-  # A shim in front of runc; the real one adds its hook to the containers that ask for GPUs.
+  # A wrapper of runc. The real one adds its hook to containers that request GPUs.
   program usr/bin/nvidia-container-runtime << PROGRAM
 echo "nvidia-container-runtime \$*" >> $notes
 exec runc "\$@"
 PROGRAM
-  # What NVIDIA's installation guide shows for Docker.
+  # The command from NVIDIA's installation guide for Docker.
   program usr/bin/nvidia-ctk << 'PROGRAM'
 [ "$*" = 'runtime configure --runtime=docker --dry-run' ] || { echo "the stand-in does not know $*" >&2; exit 1; }
 echo '{"runtimes": {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}}'
 PROGRAM
   pack nvidia-container-toolkit-base "$version" '' "$directory"
-  # Called by Docker for --gpus before the container's program starts, with the container's state on standard input.
+  # With --gpus, Docker calls this before the program of the container starts. Standard input is the container's state.
   program usr/bin/nvidia-container-runtime-hook << PROGRAM
 bundle=\$(sed -n 's/.*"bundle": *"\([^"]*\)".*/\1/p')
 echo "nvidia-container-runtime-hook \$* \$(grep -o 'NVIDIA_VISIBLE_DEVICES=[^"]*' "\$bundle/config.json")" >> $notes
@@ -55,7 +56,7 @@ PROGRAM
 
 driver() {
   local directory=$target/cuda
-  # The scenario brings the simulation.
+  # The scenario installs the simulation.
   program usr/bin/nvidia-smi << 'PROGRAM'
 PYTHONPATH=/usr/local/lib/gpucluster-simulation exec python3 -m nvidia_simulation "$@"
 PROGRAM
@@ -64,7 +65,7 @@ PROGRAM
   pack nvidia-open 580.159.04-1 'nvidia-driver-cuda (= 580.159.04-1)' "$directory"
 }
 
-# DIRECTORY KEY: the lists of a flat repository, signed, and the key
+# Arguments: DIRECTORY KEY. Writes the signed index files of a flat repository, and the key.
 sign() {
   (
     cd "$1"

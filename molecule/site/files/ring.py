@@ -1,4 +1,4 @@
-"""Send a number around a ring of MPI ranks and add up the ranks; rank 0 says what came of it."""
+"""Send a number around a ring of MPI ranks and add up the ranks; rank 0 prints the result."""
 
 from mpi4py import MPI
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Usage: restart_until_namespaces_keep.sh CONTAINER
-# job_container/tmpfs keeps a mount namespace for each job as a file. Linux refuses that for one with a lower number than the namespace of
-# the keeper, and since 6.18 each processor gives out numbers of its own, so that a container is born with a number that serves or not.
+# job_container/tmpfs keeps the mount namespace of each job as a file. Linux refuses that if the ID of this namespace is
+# lower than the ID of the namespace of the process that keeps it. Since Linux 6.18, each processor assigns its own IDs.
+# Therefore it depends on the ID of a container's namespace whether this works.
 set -euo pipefail
 
 keep='

@@ -1,4 +1,4 @@
-/* Stands in for pyxis: its name, its option, and its way with words that it does not know. The tasks of a step get the image's name in their environment. */
+/* Replaces pyxis in tests: same name and option, refuses unknown arguments. Tasks get the image name as TEST_IMAGE. */
 #include <stdio.h>
 #include <string.h>
 
