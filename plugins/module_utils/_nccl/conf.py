@@ -35,24 +35,6 @@ def render(settings: dict[str, t.Any]) -> str:
     return "".join(f"{name}={value}\n" for name, value in sorted(settings.items()))
 
 
-def file_problems(text: str) -> list[str]:
-    """Return the lines of a file that NCCL would ignore or misread."""
-    found: list[str] = []
-    seen: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line or line.startswith("#"):
-            continue
-        name, sign, value = line.partition("=")
-        if not sign:
-            found.append(f"line {number}: {line!r} has no '='")
-            continue
-        found.extend(f"line {number}: {problem}" for problem in _setting(name, value))
-        if name in seen:
-            found.append(f"line {number}: {name} is already in line {seen[name]}, and the first counts")
-        seen.setdefault(name, number)
-    return found
-
-
 def _setting(name: str, value: t.Any) -> list[str]:
     if not _NAME.fullmatch(name):
         return [f"{name!r} is no name of a variable of NCCL, such as NCCL_DEBUG, from the first column on"]

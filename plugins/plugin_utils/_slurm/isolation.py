@@ -15,7 +15,6 @@ with a partner that is known to be good.
 
 from __future__ import annotations
 
-import math
 import statistics
 import typing as t
 
@@ -62,11 +61,6 @@ def tournament(nodes: t.Sequence[str], most: int = 0) -> list[list[tuple[str, st
     played = {node for pairs in rounds[:most] for pair in pairs for node in pair}
     late = [pair for pair in rounds[most] if not set(pair) <= played]
     return rounds[:most] + ([late] if late else [])
-
-
-def lower_bound(nodes: int, bad: int) -> int:
-    """Return the minimum number of pass-or-fail measurements that can find this number of bad nodes."""
-    return math.ceil(math.log2(math.comb(nodes, bad))) if nodes >= bad else 0
 
 
 def know(
