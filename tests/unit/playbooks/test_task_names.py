@@ -38,7 +38,7 @@ def _names(entries: t.Any) -> Iterator[str]:
 
 
 def _faults(path: Path) -> list[str]:
-    names = [re.sub(r"^\w+ \| ", "", name) for name in _names(yaml.safe_load(path.read_text(encoding="utf-8")))]
+    names = [re.sub(r"^[\w ]+ \| ", "", name) for name in _names(yaml.safe_load(path.read_text(encoding="utf-8")))]
     whole = _names(yaml.safe_load(path.read_text(encoding="utf-8")))
     return [name for name in whole if len(name) > LONGEST] + [name for name in names if VAGUE.search(name)]
 
