@@ -22,8 +22,6 @@ CALLERS = [
 ]
 # Other names of the entry points `check_input` and `remove`.
 OTHER_NAMES = re.compile(r"validate(_|$)|preflight|check$|absent$|uninstall|cleanup|clean$")
-# These roles do not have the skeleton yet.
-UNFINISHED: set[str] = set()
 
 
 def _specs(role: Path) -> dict[str, t.Any]:
@@ -52,13 +50,13 @@ def test_calls_are_found() -> None:
     assert {("enroot", "check_input"), ("users", "main"), ("base", "remove")} <= set(CALLED)
 
 
-@pytest.mark.parametrize(("role", "point"), [call for call in CALLED if call[0] not in UNFINISHED])
+@pytest.mark.parametrize(("role", "point"), CALLED)
 def test_a_called_entry_point_has_a_specification_and_stands_in_the_readme(role: str, point: str) -> None:
     assert point in _specs(ROOT / "roles" / role)
     assert re.search(rf"^\| `{point}` \|", (ROOT / "roles" / role / "README.md").read_text(encoding="utf-8"), re.M)
 
 
-@pytest.mark.parametrize("role", [role for role in ROLES if role.name not in UNFINISHED], ids=lambda path: path.name)
+@pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)
 def test_input_is_checked_and_a_role_is_removed_by_one_name(role: Path) -> None:
     names = {path.stem for path in (role / "tasks").glob("*.yml")} | set(_specs(role))
 
