@@ -35,6 +35,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
 }
 PLUGIN_ROOMS: dict[str, set[str]] = {
     "_azure": {"module_utils._system"},
+    "_azure_cluster": {"_catalogue", "_inputs"},
     "_catalogue": set(),
     "_programs": set(),
     "_health": {"_catalogue", "module_utils._hardware", "module_utils._health"},
