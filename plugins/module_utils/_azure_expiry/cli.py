@@ -122,8 +122,8 @@ class Expiry:
         if foreign:
             raise plan.ExpiryError(
                 f"nothing is deleted, because the resource group contains {len(foreign)} resources without the tag"
-                f" {plan.CLUSTER_TAG}={self._settings.cluster}: {', '.join(foreign[:5])}. Remove or move them, or delete"
-                " the cluster with the playbook azure_down"
+                f" {plan.CLUSTER_TAG}={self._settings.cluster}: {', '.join(foreign[:5])}. Remove or move them, or"
+                " delete the cluster with the playbook azure_down"
             )
         self._host.run(["wall", step.text])
         self._azure.delete()

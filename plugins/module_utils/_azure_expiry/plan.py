@@ -88,7 +88,8 @@ def parsed(text: str) -> float:
         except ValueError:
             continue
     raise ExpiryError(
-        f"the tag {TAG} is {text!r}; allowed: a time in UTC such as 2026-12-01T18:00:00Z, or {NEVER}. Nothing is deleted"
+        f"the tag {TAG} is {text!r}; allowed: a time in UTC such as 2026-12-01T18:00:00Z, or {NEVER}. Nothing is"
+        " deleted"
     )
 
 

@@ -32,10 +32,13 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_nccl": {"_hardware"},
     "_slurm": {"_system"},
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
+    "_azure_expiry": {"_system"},
 }
 PLUGIN_ROOMS: dict[str, set[str]] = {
     "_azure": {"module_utils._system"},
+    "_azure_scale": {"_azure"},
     "_azure_stack": {"_azure", "module_utils._system"},
+    "_azure_cluster": {"_catalogue", "_inputs"},
     "_catalogue": set(),
     "_programs": set(),
     "_health": {"_catalogue", "module_utils._hardware", "module_utils._health"},
