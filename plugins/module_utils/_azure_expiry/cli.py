@@ -51,7 +51,7 @@ class Expiry:
         state = self._state()
         step = plan.decide(self._settings, current, state, now, self._jobs())
         self._say(step.text)
-        return self._act(step, current, state, now)
+        return self._act(step, state, now)
 
     def change(self, period: str) -> int:
         """Set the deletion to a period from now, or to never."""
@@ -61,7 +61,7 @@ class Expiry:
             raise plan.ExpiryError("the resource group is gone")
         value = plan.NEVER if period == plan.NEVER else plan.printed(now + plan.seconds(period))
         self._azure.set_tag(plan.TAG, value)
-        self._remember(plan.State(period=self._settings.period))
+        self._remember(plan.State(self._settings.period, value))
         self._say(f"{self._settings.cluster}: the tag {plan.TAG} is now {value}")
         return self._told(self._notices.withdraw())
 
@@ -82,9 +82,7 @@ class Expiry:
                 "the answer of Azure has no time, and the local clock may be wrong; nothing is deleted"
             )
         if abs(answer.now - time.time()) > _DRIFT:
-            self._say(
-                f"the clock of this machine differs from Azure's by {time.time() - answer.now:.0f} s; Azure's counts"
-            )
+            self._say(f"the local clock differs from Azure's by {time.time() - answer.now:.0f} s; Azure's counts")
         tags = answer.body.get("tags")
         owner = plan.tag(tags, plan.CLUSTER_TAG)
         if owner and owner != self._settings.cluster:
@@ -98,23 +96,19 @@ class Expiry:
     def _jobs(self) -> int | None:
         return self._notices.jobs() if self._settings.wait_hours > 0 else 0
 
-    def _act(self, step: plan.Step, current: str, state: plan.State, now: float) -> int:
-        """Do the step; the state is written before anything that depends on it."""
-        if step.action == "schedule":
-            self._azure.set_tag(plan.TAG, plan.printed(step.at))
-            self._remember(plan.State(period=self._settings.period))
-            return self._told(self._notices.withdraw())
-        known = state._replace(period=self._settings.period)
-        if step.action in ("off", "later"):
-            self._remember(plan.State(period=known.period))
-            return self._told(self._notices.withdraw())
+    def _act(self, step: plan.Step, state: plan.State, now: float) -> int:
+        """Do the step. The state is written before what depends on it, so that an interrupted run is repeated."""
+        known = state.seen(self._settings.period, step.tag)
         if step.action == "delete":
             return self._delete(step)
-        hours = plan.announces(self._settings, known, current, step, now)
-        first = known.first_warned if known.at == current and known.first_warned else now
-        said = hours or known.hours_said
-        self._remember(plan.State(known.period, current, first, said))
-        return self._told(self._notices.warn(step.text, max(step.at - now, 0.0), loud=hours > 0))
+        if step.action in ("warn", "wait"):
+            hours = plan.announces(self._settings, known, step, now)
+            self._remember(known._replace(first_warned=known.first_warned or now, hours_said=hours or known.hours_said))
+            return self._told(self._notices.warn(step.text, max(step.at - now, 0.0), loud=hours > 0))
+        if step.action == "set":
+            self._azure.set_tag(plan.TAG, step.tag)
+        self._remember(plan.State(known.period, known.tag))
+        return self._told(self._notices.withdraw())
 
     def _delete(self, step: plan.Step) -> int:
         """Delete the group, unless it contains something that is not of the cluster."""
@@ -171,7 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("status", help="print when the cluster is deleted")
     commands.add_parser("run", help="warn, wait or delete, as the timer does")
     extend = commands.add_parser("extend", help="delete the cluster after a period from now on")
-    extend.add_argument("period", help="number of days, hours or minutes, such as 7d, 12h, 90m")
+    extend.add_argument("period", help="number of days or hours, such as 7d or 12h")
     commands.add_parser("cancel", help="do not delete the cluster")
     return parser
 

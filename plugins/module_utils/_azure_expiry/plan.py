@@ -19,8 +19,8 @@ TAG = "gpucluster_delete_after"
 CLUSTER_TAG = "gpucluster_cluster"
 NEVER = "never"
 NOTICE = 3600.0  # seconds between the first warning and the deletion, whatever the tag says
-_PERIOD = re.compile(r"([1-9][0-9]{0,3})([dhm])")
-_UNITS = {"d": 86400, "h": 3600, "m": 60}
+_PERIOD = re.compile(r"([1-9][0-9]{0,3})([dh])")
+_UNITS = {"d": 86400, "h": 3600}
 _FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -48,29 +48,32 @@ class Settings(t.NamedTuple):
 
 
 class State(t.NamedTuple):
-    """What earlier runs did: the period that they set, and the time that they warned of, first and last."""
+    """What earlier runs did: the period and the last value of the tag, and the warnings about this value."""
 
     period: str = ""
-    at: str = ""
+    tag: str = ""
     first_warned: float = 0.0
     hours_said: float = 0.0
 
+    def seen(self, period: str, tag: str) -> State:
+        """Return the state for a value of the tag; the warnings about another value do not count."""
+        return self._replace(period=period) if self.tag == tag else State(period, tag)
+
 
 class Step(t.NamedTuple):
-    """What to do now. The action is schedule, off, later, warn, wait or delete; at is the time of the deletion."""
+    """What to do now. The action is set, off, later, warn, wait or delete; at is the time of the deletion."""
 
     action: str
     at: float = 0.0
     text: str = ""
+    tag: str = ""
 
 
 def seconds(period: str) -> float:
-    """Return the seconds of a period such as 7d, 12h or 90m."""
+    """Return the seconds of a period such as 7d or 12h."""
     match = _PERIOD.fullmatch(period.strip())
     if not match:
-        raise ExpiryError(
-            f"the period is {period!r}; allowed: a number of days, hours or minutes, such as 7d, 12h, 90m"
-        )
+        raise ExpiryError(f"the period is {period!r}; allowed: a number of days or hours, such as 7d or 12h")
     return float(int(match[1]) * _UNITS[match[2]])
 
 
@@ -98,11 +101,18 @@ def tag(tags: Mapping[str, t.Any] | None, name: str) -> str:
     return next((str(value) for key, value in (tags or {}).items() if key.lower() == name.lower()), "")
 
 
-def due(settings: Settings, current: str, state: State) -> bool:
-    """Return whether the time has to be set: at the first run without a tag, and after a change of the period."""
-    if state.period == settings.period:
-        return False
-    return bool(state.period) or not current
+def wanted_tag(settings: Settings, current: str, state: State, now: float) -> str:
+    """
+    Return the value that the tag must have.
+
+    The first run, and a change of the period, count from now. A tag that somebody removed, or that a deployment set to
+    the period, gets its last value back: only the value never cancels a deletion.
+    """
+    changed = bool(state.period) and state.period != settings.period
+    if current and not _PERIOD.fullmatch(current) and not changed:
+        return current
+    known = state.tag if not changed else ""
+    return known or printed(now + seconds(settings.period))
 
 
 def decide(settings: Settings, current: str, state: State, now: float, jobs: int | None) -> Step:
@@ -112,30 +122,29 @@ def decide(settings: Settings, current: str, state: State, now: float, jobs: int
     Jobs is the number of jobs that run, or None if nobody knows; then it counts as one. A deletion follows the first
     warning after an hour at least, also if the tag names an earlier time.
     """
-    if due(settings, current, state):
-        at = now + seconds(settings.period)
-        return Step("schedule", at, f"{settings.cluster} is deleted at {printed(at)}")
-    if not current or current.strip().lower() == NEVER:
-        return Step("off", text=f"{settings.cluster} is not deleted: the tag {TAG} is {current or 'missing'}")
+    value = wanted_tag(settings, current, state, now)
+    if value != current:
+        return Step("set", text=f"{settings.cluster}: the tag {TAG} becomes {value}", tag=value)
+    if current.lower() == NEVER:
+        return Step("off", text=f"{settings.cluster} is not deleted: the tag {TAG} is {current}", tag=current)
     wanted = parsed(current)
-    first = state.first_warned if state.at == current and state.first_warned else now
+    first = state.seen(settings.period, current).first_warned or now
     at = max(wanted, first + NOTICE)
     text = f"The cluster {settings.cluster} with all its data is deleted at {printed(at)}"
     if now < wanted - max((*settings.warn_hours, 1.0)) * 3600:
-        return Step("later", wanted, text)
+        return Step("later", wanted, text, current)
     if now < at:
-        return Step("warn", at, text)
+        return Step("warn", at, text, current)
     latest = at + settings.wait_hours * 3600
     if (jobs is None or jobs > 0) and now < latest:
         number = "an unknown number of" if jobs is None else str(jobs)
-        return Step("wait", at, f"{text}, when {number} jobs have ended, or at {printed(latest)}")
-    return Step("delete", at, f"The cluster {settings.cluster} with all its data is deleted now")
+        return Step("wait", at, f"{text}, when {number} jobs have ended, or at {printed(latest)}", current)
+    return Step("delete", at, f"The cluster {settings.cluster} with all its data is deleted now", current)
 
 
-def announces(settings: Settings, state: State, current: str, step: Step, now: float) -> float:
+def announces(settings: Settings, state: State, step: Step, now: float) -> float:
     """Return the hours before the deletion that a warning names now, or 0 if that was said already."""
     left = (step.at - now) / 3600
     reached = [hours for hours in settings.warn_hours if left <= hours]
     hours = min(reached) if reached else max((*settings.warn_hours, 1.0))
-    said = state.hours_said if state.at == current else 0.0
-    return hours if not said or hours < said else 0.0
+    return hours if not state.hours_said or hours < state.hours_said else 0.0
