@@ -55,7 +55,6 @@ def argument_spec() -> dict[str, t.Any]:
     spec["auth_source"]["choices"] = ["auto", "env", "credential_file", "cli", "msi"]
     spec["cert_validation_mode"]["choices"] = ["validate", "ignore"]
     spec["disable_instance_discovery"] = {"type": "bool"}
-    spec["thumbprint"] = {"type": "str"}
     for name in ("secret", "oidc_token"):
         spec[name]["no_log"] = True
     for name in ("x509_certificate_path", "oidc_token_file_path"):
