@@ -44,6 +44,8 @@ _RESERVED = re.compile(
 )
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _SIZE = re.compile(r"Standard_[A-Za-z0-9_]+")
+# What the controller serves with storage of type head: the defaults of role nfs.
+HEAD_PATHS = ("/home", "/shared")
 # Azure's limit of a system disk in GiB; of data disks 32,767.
 _MAX_SYSTEM_DISK, _MAX_DATA_DISK = 4095, 32767
 
@@ -157,10 +159,10 @@ def _storage(cluster: Cluster) -> Iterator[str]:
             yield wrong(f"{where}.{key}", storage[key], f"{low} to {high} in steps of {step}")
         if kind == "existing" and ":/" not in storage["source"]:
             yield wrong(f"{where}.source", storage["source"], "server:/path")
-        path = storage.get("path", "/home and /shared of the head")
-        if path in paths:
-            yield wrong(f"{where}.path", path, f"another path than that of storage[{paths[path]}]")
-        paths.setdefault(path, index)
+        for path in [storage["path"]] if "path" in storage else HEAD_PATHS:
+            if path in paths:
+                yield wrong(f"{where}.path", path, f"another path than that of storage[{paths[path]}]")
+            paths.setdefault(path, index)
     kinds = [storage["type"] for storage in cluster["storage"] if storage["type"] != "existing"]
     for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
         yield wrong("storage", f"{kinds.count(kind)} of type {kind}", "one of each type that the template makes")

@@ -91,6 +91,7 @@ def _depends(scope: Scope, entry: Set) -> list[str]:
     if sets.proximity(entry):
         found.append(scope.id(_PROXIMITY, _name(scope, entry)))
     if entry["capacity_reservation"]["type"] == "new":
+        found.append(scope.id(_RESERVATIONS, _name(scope, entry)))
         found.append(scope.id(f"{_RESERVATIONS}/capacityReservations", _name(scope, entry), entry["name"]))
     return found
 

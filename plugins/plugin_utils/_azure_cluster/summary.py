@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import access, costs, storage, subnets
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import (
+    access,
+    costs,
+    inputs,
+    storage,
+    subnets,
+)
 
 if t.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +45,7 @@ def variables(scope: Scope) -> dict[str, t.Any]:
         found["nfs_volumes"] = [{"name": "shared", "path": "/shared", "devices": devices}]
     mounts = storage.mounts(scope)
     if mounts:
-        own_mounts = [{"path": "/home"}, {"path": "/shared"}] if served else []
+        own_mounts = [{"path": path} for path in inputs.HEAD_PATHS] if served else []
         found["nfs_mounts"] = own_mounts + mounts
     return found
 

@@ -27,7 +27,7 @@ def wrong(where: str, value: t.Any, allowed: str, known: t.Iterable[str] = ()) -
 
 def problems(where: str, option: Option, value: t.Any) -> Iterator[str]:
     """Yield one sentence per fault of a value and of its parts: variable, value found, allowed values."""
-    if isinstance(value, Mapping) and ("variants" in option or "options" in option):
+    if isinstance(value, Mapping) and option["type"] == "dict" and ("variants" in option or "options" in option):
         yield from _entry(where, option, value)
     elif isinstance(value, list) and option.get("elements") == "dict":
         for index, item in enumerate(value):
@@ -56,7 +56,8 @@ def chosen(option: Option, value: Mapping[str, t.Any]) -> str:
 
 def _element(option: Option) -> Option:
     """Return the spec of the elements of a list."""
-    return t.cast("Option", option.get("element") or {**option, "type": option.get("elements", "str")})
+    element = option.get("element") or {**option, "type": option.get("elements", "str"), "elements": "str"}
+    return t.cast("Option", element)
 
 
 def _keys(option: Option, value: Mapping[str, t.Any]) -> dict[str, Option]:
