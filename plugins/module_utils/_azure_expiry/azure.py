@@ -53,7 +53,7 @@ class Azure:
 
     def check_place(self) -> None:
         """Refuse to act on another resource group than that of this machine."""
-        found = self._metadata("/metadata/instance/compute", {"api-version": "2021-02-01"})
+        found = self._metadata("/metadata/instance", {"api-version": "2021-02-01"}).get("compute") or {}
         wanted = (self._settings.subscription_id.lower(), self._settings.resource_group.lower())
         here = (str(found.get("subscriptionId")).lower(), str(found.get("resourceGroupName")).lower())
         if here != wanted:

@@ -99,8 +99,8 @@ def _weight(reasons: set[str]) -> int:
 def _kept(known: Mapping[str, Node], why: Mapping[str, set[str]], allowed: set[str]) -> list[str]:
     """Return one sentence for the nodes with jobs, and one for those that somebody drained."""
     texts = {
-        "busy": "run jobs (-e azure_scale_jobs=true removes them, too)",
-        "held": "are drained or reserved (-e azure_scale_drained=true removes them, too)",
+        "busy": "run jobs (-e azure_scale_force_jobs=true removes them, too)",
+        "held": "are drained or reserved (-e azure_scale_force_drained=true removes them, too)",
     }
     found = []
     for kind, text in texts.items():

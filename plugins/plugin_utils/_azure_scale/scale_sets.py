@@ -63,7 +63,7 @@ class Instance(t.NamedTuple):
 
 
 class ScaleSet(t.NamedTuple):
-    """One scale set; limit is the largest number of instances."""
+    """One scale set; limit is the largest number of instances, prefix the beginning of their host names."""
 
     path: str
     name: str
@@ -72,6 +72,7 @@ class ScaleSet(t.NamedTuple):
     capacity: int
     limit: int
     spot: bool
+    prefix: str
     instances: tuple[Instance, ...]
 
     def body(self, capacity: int) -> Body:
@@ -139,6 +140,7 @@ def _scale_set(arm: Reader, row: Body, limit: int) -> ScaleSet:
         capacity=int(sku.get("capacity") or 0),
         limit=limit or own,
         spot=str(profile.get("priority") or "").lower() == "spot",
+        prefix=str((profile.get("osProfile") or {}).get("computerNamePrefix") or name).lower(),
         instances=tuple(sorted((_instance(name, one) for one in members), key=lambda one: _natural(one.id))),
     )
 

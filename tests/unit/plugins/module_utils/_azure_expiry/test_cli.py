@@ -56,7 +56,7 @@ class Cloud:
         if headers["Metadata"] != "true":
             return 400, {}
         if path.startswith("/metadata/instance"):
-            return 200, dict(self.place)
+            return 200, {"compute": self.place}
         status = self.refuse.get("token", 200)
         return status, {"access_token": "TOKEN"} if status == 200 else {"error_description": "Identity not found"}
 

@@ -34,7 +34,7 @@ def test_nodes_with_jobs_and_drained_nodes_stay_and_the_message_says_so() -> Non
         choose(NODES, list(NODES), 6)
 
     assert "6 nodes must leave, but only 5 may" in str(refused.value)
-    assert "n2 (allocated) run jobs (-e azure_scale_jobs=true" in str(refused.value)
+    assert "n2 (allocated) run jobs (-e azure_scale_force_jobs=true" in str(refused.value)
     assert "n3 (drained: NHC: gpu_count) are drained or reserved" in str(refused.value)
 
 
