@@ -118,6 +118,23 @@ class Azure:
         """Return what was asked since control()."""
         return t.cast("list[str]", json.loads(self._call("/_log")))
 
+    def faults(self, *faults: t.Any) -> None:
+        """Replace the faults, and keep everything else."""
+        self._call("/_faults", json.dumps(faults).encode())
+
+    def contents(self) -> dict[str, t.Any]:
+        """Return what the subscription holds: groups, ids of resources in lower case, instances by set."""
+        return t.cast("dict[str, t.Any]", json.loads(self._call("/_contents"))[SUBSCRIPTION])
+
+    def writes(self) -> list[str]:
+        """Return the requests since control() that change something."""
+        reads = r"^(GET|HEAD|POST \S*(whatIf|validate|exportTemplate|ResourceGraph/resources|/oauth2/\S*)[? ])"
+        return [one for one in self.log() if not re.match(reads, f"{one} ", re.IGNORECASE)]
+
+    def events(self, events: list[dict[str, t.Any]]) -> None:
+        """Replace the scheduled events of the metadata service."""
+        self._call("/_events", json.dumps(events).encode())
+
     def _call(self, path: str, body: bytes | None = None) -> bytes:
         request = urllib.request.Request(self.url + path, data=body)
         with urllib.request.urlopen(request, context=self._context) as answer:

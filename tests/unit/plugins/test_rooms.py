@@ -37,6 +37,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
 PLUGIN_ROOMS: dict[str, set[str]] = {
     "_azure": {"module_utils._system"},
     "_azure_cluster": {"_catalogue", "_inputs"},
+    "_azure_stack": {"_azure", "module_utils._system"},
     "_catalogue": set(),
     "_programs": set(),
     "_health": {"_catalogue", "module_utils._hardware", "module_utils._health"},
