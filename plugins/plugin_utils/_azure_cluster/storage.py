@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import names, network, subnets
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster.scope import zones
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster.scope import VERSIONS, zones
 
 if t.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +51,23 @@ def mounts(scope: Scope) -> list[dict[str, t.Any]]:
             kind = {"type": "lustre"} if entry["filesystem"] == "lustre" else {}
             found.append({"path": entry["path"], "source": entry["source"], **kind})
     return found
+
+
+def outputs(scope: Scope) -> Resource:
+    """Return the outputs of the template: what nfs_mounts needs of storage whose address Azure chooses."""
+    cluster, kinds = scope.cluster, {entry["type"] for entry in scope.cluster["storage"]}
+    volume = scope.id(f"{_ANF}/capacityPools/volumes", cluster["name"], "shared", "shared")
+    lustre = scope.id(_AMLFS, cluster["name"])
+    found = {}
+    if "anf" in kinds:
+        found["address_of_anf"] = _reference(volume, "Microsoft.NetApp", "mountTargets[0].ipAddress")
+    if "amlfs" in kinds:
+        found["address_of_amlfs"] = _reference(lustre, "Microsoft.StorageCache", "clientInfo.mgsAddress")
+    return found
+
+
+def _reference(resource: str, provider: str, path: str) -> Resource:
+    return {"type": "string", "value": f"[reference('{resource}', '{VERSIONS[provider]}').{path}]"}
 
 
 def _azure_files(scope: Scope, entry: Storage) -> list[Resource]:

@@ -68,7 +68,9 @@ def _template(scope: Scope, capacities: Mapping[str, int]) -> dict[str, t.Any]:
         *storage.resources(scope),
         *scale_sets.resources(scope, capacities, data),
     ]
-    return {"$schema": _SCHEMA, "contentVersion": "1.0.0.0", "resources": resources}
+    outputs = storage.outputs(scope)
+    rendered = {"$schema": _SCHEMA, "contentVersion": "1.0.0.0", "resources": resources}
+    return {**rendered, "outputs": outputs} if outputs else rendered
 
 
 def _sets(cluster: Cluster, capacities: Mapping[str, int]) -> list[dict[str, t.Any]]:

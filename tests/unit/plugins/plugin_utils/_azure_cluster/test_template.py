@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import scope, sizes, template
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack import template as stack_template
 from ansible_collections.hpcai.gpucluster.tests.unit.support import arm_schema, azure_clusters
 
 GOLDEN = Path(__file__).parents[3] / "fixtures/azure_templates"
@@ -160,7 +161,7 @@ def test_names_of_resources_are_unique(name: str) -> None:
 def test_the_template_is_literal() -> None:
     for name in azure_clusters.EVERYTHING:
         rendered = _rendered(name)
-        assert set(rendered) == {"$schema", "contentVersion", "resources"}
+        assert set(rendered) - {"outputs"} == {"$schema", "contentVersion", "resources"}
         assert not any({"copy", "condition"} & set(resource) for resource in rendered["resources"])
 
 
@@ -313,6 +314,19 @@ def test_the_controller_has_the_least_role(name: str, roles: list[str]) -> None:
     found = _of(_rendered(name), "Authorization/roleAssignments")
 
     assert [item["properties"]["roleDefinitionId"].rpartition("/")[2] for item in found] == roles
+
+
+def test_the_addresses_that_azure_chooses_are_outputs() -> None:
+    outputs = _rendered("storage")["outputs"]
+
+    assert set(outputs) == {"address_of_anf", "address_of_amlfs"}
+    assert outputs["address_of_anf"]["value"].endswith("/volumes/shared', '2026-08-01').mountTargets[0].ipAddress]")
+    assert "outputs" not in _rendered("smallest")
+
+
+@pytest.mark.parametrize("name", azure_clusters.EVERYTHING)
+def test_a_stack_takes_the_template(name: str) -> None:
+    stack_template.check(_rendered(name))
 
 
 def test_a_second_rendering_is_equal() -> None:
