@@ -26,7 +26,9 @@ options:
     type: dict
     required: true
   nodes:
-    description: RV(hpcai.gpucluster.slurm_nodes_info#module:nodes).
+    description:
+      - RV(hpcai.gpucluster.slurm_nodes_info#module:nodes).
+      - Null means that nobody asked Slurm. Then a machine that runs counts as one with jobs.
     type: list
     elements: dict
     required: true
@@ -105,7 +107,7 @@ if t.TYPE_CHECKING:
 
 def azure_scale_nodes(
     found: Mapping[str, t.Any],
-    nodes: Sequence[Mapping[str, t.Any]],
+    nodes: Sequence[Mapping[str, t.Any]] | None,
     hosts: Sequence[str],
     count: int | None = None,
     leave: Sequence[str] = (),

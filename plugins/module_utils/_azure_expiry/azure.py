@@ -79,7 +79,9 @@ class Azure:
             body = self._ask("GET", path).body
             found += [one for one in body.get("value") or [] if isinstance(one, dict)]
             path = body.get("nextLink")
-        return [str(one.get("id")) for one in found if not self._is_ours(one)]
+        ours = [f"{one.get('id')}/".lower() for one in found if self._is_ours(one)]
+        # An extension of a machine has the ID of the machine at its beginning, and no tags.
+        return [str(one.get("id")) for one in found if not f"{one.get('id')}/".lower().startswith(tuple(ours))]
 
     def set_tag(self, name: str, value: str) -> None:
         """Set one tag of the group, and leave the others."""

@@ -23,9 +23,11 @@ _NEW = ("unk", "future", "no_resp")  # beginnings of the states of a node whose 
 class Names:
     """The names of the inventory and of Slurm by their lower case, which is the name that Azure knows."""
 
-    def __init__(self, hosts: Iterable[str], nodes: Iterable[Mapping[str, t.Any]]) -> None:
+    def __init__(self, hosts: Iterable[str], nodes: Iterable[Mapping[str, t.Any]] | None) -> None:
+        """Accept the hosts of the inventory and the nodes of Slurm, or None if nobody asked Slurm."""
+        self.asked = nodes is not None
         self.hosts = {name.lower(): name for name in hosts}
-        self.nodes = {str(one["name"]).lower(): one for one in nodes}
+        self.nodes = {str(one["name"]).lower(): one for one in nodes or ()}
 
     def of(self, machine: Machine) -> str:
         """Return the name of a machine in the inventory, or else in Slurm, or else in Azure."""
@@ -34,10 +36,11 @@ class Names:
         return self.hosts.get(name) or (str(node["name"]) if node else name)
 
     def slurm(self, machine: Machine) -> choice.Node:
-        """Return what Slurm knows of a machine; one that does not run is absent."""
+        """Return what Slurm knows of a machine. One that does not run is absent; without Slurm, others are busy."""
         node = self.nodes.get(str(machine["node"]))
         if not node:
-            return choice.Node()
+            unclear = not self.asked and machine["power"] in ("running", "unknown")
+            return choice.Node("unknown", jobs=True) if unclear else choice.Node()
         state = str(node["state"]) if machine["power"] in ("running", "unknown") else "absent"
         held = "drain" in str(node["state"])
         return choice.Node(str(node["state"]) if held else state, str(node.get("reason") or ""))

@@ -284,13 +284,14 @@ def test_what_is_not_of_this_cluster_is_never_deleted(
     assert azure.writes() == []
 
 
-def test_disks_of_the_machines_are_of_the_cluster(cloud: tuple[Cloud, str]) -> None:
+def test_disks_and_extensions_of_the_machines_are_of_the_cluster(cloud: tuple[Cloud, str]) -> None:
     azure, address = cloud
     machine = Machine(address)
     due = at(-3)
     machine.state(due, 5)
     azure.tags = {"gpucluster_cluster": "hpc", plan.TAG: due}
     azure.resources.append({"id": f"{GROUP}/disk", "managedBy": f"{GROUP.upper()}/providers/x/virtualMachines/control"})
+    azure.resources.append({"id": f"{GROUP}/A/extensions/monitor"})
 
     machine.program().run()
 

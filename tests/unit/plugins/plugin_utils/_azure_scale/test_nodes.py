@@ -100,6 +100,15 @@ def test_a_person_names_the_nodes_that_leave() -> None:
         azure_scale_nodes(ALL, [node(HOSTS[1], "mixed")], HOSTS, leave=[HOSTS[1]])
 
 
+def test_without_slurm_nobody_knows_the_jobs() -> None:
+    machines = found(machine(HOSTS[0]), machine(HOSTS[1], "deallocated"))
+
+    with pytest.raises(AnsibleFilterError, match="hpc-h100-000000 .unknown. run jobs"):
+        azure_scale_nodes(machines, None, HOSTS, 0)
+    assert azure_scale_nodes(machines, None, HOSTS, 1)["leave"] == [HOSTS[1]]
+    assert azure_scale_nodes(machines, None, HOSTS, 0, jobs=True)["leave"] == [HOSTS[1], HOSTS[0]]
+
+
 def test_evicted_nodes_are_gone_and_others_are_none_of_our_business() -> None:
     slurm = [
         node("hpc-h100-00000Z", "down", answers=False),
