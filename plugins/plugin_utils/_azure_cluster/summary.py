@@ -38,7 +38,9 @@ def variables(scope: Scope) -> dict[str, t.Any]:
     """Return variables for group_vars that follow from the template: networks, mounts, disks of the controller."""
     own = subnets.addresses(scope.cluster)
     served = any(entry["type"] == "head" for entry in scope.cluster["storage"])
-    found: dict[str, t.Any] = {"gpucluster_networks": {part: own[part] for part in ("head", "nodes")}}
+    found: dict[str, t.Any] = {"gpucluster_networks": {"cluster": [own["head"], own["nodes"]]}}
+    if scope.cluster["join"]["enabled"]:
+        found["gpucluster_join_clients"] = [own["nodes"]]
     disks = scope.cluster["controller"]["data_disks"]
     if served and disks:
         devices = [f"/dev/disk/azure/scsi1/lun{number}" for number, _disk in enumerate(disks)]

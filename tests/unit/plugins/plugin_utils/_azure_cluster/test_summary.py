@@ -49,7 +49,8 @@ def test_the_summary_names_the_command_to_log_in() -> None:
 def test_variables_follow_from_the_template() -> None:
     found = template.rendered(EVERYTHING["storage"])["variables"]
 
-    assert found["gpucluster_networks"] == {"head": "10.10.0.0/26", "nodes": "10.10.128.0/17"}
+    assert found["gpucluster_networks"] == {"cluster": ["10.10.0.0/26", "10.10.128.0/17"]}
+    assert found["gpucluster_join_clients"] == ["10.10.128.0/17"]
     assert found["nfs_volumes"][0]["devices"] == ["/dev/disk/azure/scsi1/lun0", "/dev/disk/azure/scsi1/lun1"]
     assert [mount["path"] for mount in found["nfs_mounts"]] == ["/home", "/shared", "/data"]
 
