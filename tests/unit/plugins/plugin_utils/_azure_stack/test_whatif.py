@@ -155,7 +155,8 @@ def test_what_cannot_be_judged_is_a_doubt_and_a_change_only_after_an_edit() -> N
 def test_an_answer_that_does_not_name_a_resource_is_a_doubt() -> None:
     now = templates.resources({"resources": [vnet()]}, GROUP)
 
-    for answer in ({}, {"properties": None}, {"properties": {"changes": []}}):
+    answers: list[dict[str, t.Any]] = [{}, {"properties": None}, {"properties": {"changes": []}}]
+    for answer in answers:
         assert whatif.read(answer, whatif.Templates(now)).doubts
 
 
