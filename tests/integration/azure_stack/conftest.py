@@ -92,6 +92,10 @@ class Cluster:
     def absent(self, *arguments: str, **options: t.Any) -> Result:
         return self.run(*arguments, state="absent", **options)
 
+    def environment(self) -> dict[str, str]:
+        """Return the environment for a run of this test's own."""
+        return {**self.azure.environment(), **self.azure.signed_in()}
+
     def contents(self) -> list[str]:
         """Return what the subscription holds: groups, then types and names."""
         found = self.azure.contents()
