@@ -175,18 +175,21 @@ class Azure:
             "AZURE_SUBSCRIPTION_ID": SUBSCRIPTION,
         }
 
-    def run(self, tool: str, *arguments: str, environment: dict[str, str] | None = None) -> Run:
-        """Run a tool of Ansible in a bare environment and measure it."""
+    def environment(self) -> dict[str, str]:
+        """Return the bare environment in which the tools of Ansible run."""
         kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL")}
-        env = {
+        return {
             **kept,
             "HOME": str(self.folder),
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
             "ANSIBLE_LOCAL_TEMP": str(self.folder / "tmp"),
             "REQUESTS_CA_BUNDLE": str(self.certificate),
-            **(environment or {}),
         }
+
+    def run(self, tool: str, *arguments: str, environment: dict[str, str] | None = None) -> Run:
+        """Run a tool of Ansible in a bare environment and measure it."""
+        env = {**self.environment(), **(environment or {})}
         command = [str(Path(sys.executable).with_name(tool)), *arguments]
         started = time.monotonic()
         measured = self.folder / "measured"

@@ -23,8 +23,8 @@ _LEVELS = ("Template", "Provider", "ProviderNoRbac")
 class Services:
     """The resource providers: what they check, and the faults that are switched on."""
 
-    def __init__(self, store: Store, fault: Callable[[str, str], Item | None], limits: dict[str, int]) -> None:
-        """Use a store; fault receives a stage and a type, limits are the quotas of vCPUs by family."""
+    def __init__(self, store: Store, fault: Callable[[str, str, str], Item | None], limits: dict[str, int]) -> None:
+        """Use a store; fault receives a stage, a type and an ID, limits are the quotas of vCPUs by family."""
         self.store = store
         self._fault = fault
         self._limits = limits
@@ -34,7 +34,7 @@ class Services:
         found: list[Item] = []
         machines: list[tuple[str, int]] = []
         for resource_id, kind, body in whatif.resources_of(template, group_id):
-            fault = self._fault("check", kind)
+            fault = self._fault("check", kind, resource_id)
             if fault:
                 found.append({"code": fault["code"], "message": fault["message"], "target": resource_id})
             machines += self._machines(resource_id, kind, body)
@@ -59,7 +59,7 @@ class Services:
 
     def create(self, resource_id: str, kind: str, body: Item) -> None:
         """Make one resource of a deployment."""
-        fault = self._fault("create", kind)
+        fault = self._fault("create", kind, resource_id)
         if fault and fault.get("effect") == "group_deleted":
             self.store.drop_group(resource_id.split("/")[4])
         if not self.store.group(resource_id.split("/")[4]):
@@ -77,14 +77,14 @@ class Services:
 
     def delete_check(self, kind: str, resource_id: str) -> None:
         """Refuse to delete a resource if that fault is switched on."""
-        fault = self._fault("delete", kind)
+        fault = self._fault("delete", kind, resource_id)
         if fault:
             raise RefusedError(409, fault["code"], fault["message"], resource_id)
 
     def scale(self, scale_set: Item, count: int) -> None:
         """Change the capacity of a set."""
         now = int(scale_set["sku"]["capacity"])
-        fault = self._fault("scale", scale_set["type"]) if count > now else None
+        fault = self._fault("scale", scale_set["type"], scale_set["id"]) if count > now else None
         if fault:
             raise RefusedError(200, fault["code"], fault["message"], scale_set["id"])
         over = quotas.exceeded(

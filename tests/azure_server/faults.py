@@ -8,6 +8,7 @@ C(after) (how many to let pass), C(times) (how many to play) and C(every).
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 Item = dict[str, t.Any]
@@ -34,7 +35,7 @@ NAMED: dict[str, list[Item]] = {
     "server_errors": [{"match": "^(PUT|GET|POST) /subscriptions", "status": 503, "body": _BUSY, "every": 3}],
     "gateway_timeout_after_acceptance": [{"match": _STACK, "status": 504, "body": _BUSY, "times": 1, "accept": True}],
     "reset_after_acceptance": [{"match": _STACK, "reset": True, "times": 1, "accept": True}],
-    "slow_answers": [{"match": "deploymentStacks", "silence": 1.0}],
+    "slow_answers": [{"match": "deploymentStacks", "silence": 0.5}],
     "silent_poll": [{"match": "/operations/", "silence": 30, "times": 1}],
     "malformed_json": [{"match": "^GET .*deploymentStacks/", "text": "{'not json", "times": 2}],
     "html_for_ever": [{"match": "/operationresults/", "text": "<html>gateway</html>"}],
@@ -146,5 +147,24 @@ NAMED: dict[str, list[Item]] = {
 
 
 def expanded(wanted: list[t.Any]) -> list[Item]:
-    """Return the faults of a specification, names replaced by what they mean."""
-    return [{**one, "seen": 0} for entry in wanted for one in (NAMED[entry] if isinstance(entry, str) else [entry])]
+    """
+    Return the faults of a specification, names replaced by what they mean.
+
+    C({"name": "quota", "for": "rg-1"}) plays a named fault only for what has this in its address.
+    """
+    found = []
+    for entry in wanted:
+        name = entry if isinstance(entry, str) else entry.get("name")
+        more = {"for": entry["for"]} if isinstance(entry, dict) and "for" in entry else {}
+        found += [{**one, **more, "seen": 0} for one in (NAMED[name] if name else [entry])]
+    return found
+
+
+def fits(fault: Item, asked: str) -> bool:
+    """Return whether a fault is for a request, or for a stage, a type and an ID."""
+    if fault.get("for", "").lower() not in asked.lower():
+        return False
+    if "stage" not in fault:
+        return bool(re.search(fault["match"], asked))
+    stage, kind = asked.split(" ")[:2]
+    return bool(stage == fault["stage"] and re.search(fault.get("type", ""), kind))

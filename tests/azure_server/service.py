@@ -65,9 +65,9 @@ class State:
             for one in self.subscriptions
         }
 
-    def stage(self, stage: str, kind: str) -> Item | None:
+    def stage(self, stage: str, kind: str, resource_id: str) -> Item | None:
         """Return the fault of a service at a stage, if any."""
-        return self.fault(f"{stage} {kind}", services=True)
+        return self.fault(f"{stage} {kind} {resource_id}", services=True)
 
     def settle(self) -> None:
         """Let time pass for what the services do by themselves."""
@@ -127,7 +127,7 @@ class State:
         """Return the fault to play for a request, or for a stage of a service, if any."""
         with self.lock:
             for one in self.faults:
-                if ("stage" in one) is not services or not _fits(one, asked):
+                if ("stage" in one) is not services or not faults.fits(one, asked):
                     continue
                 one["seen"] += 1
                 if one["seen"] <= one.get("after", 0) or one["seen"] > one.get("after", 0) + one.get("times", 10**9):
@@ -216,13 +216,6 @@ class Direct:
             return 200, {}, fault["text"].encode()
         status, headers, answer = self.state.answer(method, target, "https://azure.test", self.token, content)
         return status, headers, answer[: len(answer) // 2] if fault.get("cut") else answer
-
-
-def _fits(fault: Item, asked: str) -> bool:
-    if "stage" not in fault:
-        return bool(re.search(fault["match"], asked))
-    stage, _blank, kind = asked.partition(" ")
-    return bool(stage == fault["stage"] and re.search(fault.get("type", ""), kind))
 
 
 def _query(url: t.Any) -> dict[str, str]:

@@ -78,11 +78,12 @@ class Writes:
     def _accepted(self, request: Request, operation: Operation, body: Item | None = None, status: int = 202) -> Answer:
         """Return the answer to a request whose work goes on: both addresses, as the service writes them."""
         home = f"{request.here}/subscriptions/{self._store.own.id}"
+        of = f"?api-version=1&of={request.path.split('/')[4]}"
         headers = {"Retry-After": self._pause}
         if status != 202 or "virtualMachineScaleSets" in request.path:
-            headers["Azure-AsyncOperation"] = f"{home}/operations/{operation.id}?api-version=1"
+            headers["Azure-AsyncOperation"] = f"{home}/operations/{operation.id}{of}"
         if status == 202:
-            headers["Location"] = f"{home}/operationresults/{operation.id}?api-version=1"
+            headers["Location"] = f"{home}/operationresults/{operation.id}{of}"
         return status, headers, json.dumps(body).encode() if body is not None else b""
 
     def _operation(self, name: str) -> Operation:
@@ -102,7 +103,7 @@ class Writes:
     def _result(self, request: Request, match: re.Match[str]) -> Answer:
         operation = self._operation(match[1])
         if not operation.ended:
-            address = f"{request.here}{request.path}?api-version=1"
+            address = f"{request.here}{request.path}?api-version=1&of={request.query.get('of', '')}"
             return 202, {"Retry-After": self._pause, "Location": address}, b""
         if operation.error:
             return _json({"error": operation.error}, 409)

@@ -75,14 +75,19 @@ class Client:
     def exchange(self, method: str, url: str, body: t.Any = None) -> Answer:
         """Return the answer to any request with its headers; url is complete, as from C(url)."""
         where = f"{method} {urlsplit(url).path}"
-        status, headers, content = self._send(method, url, body)
-        if status == 401:
-            self._renew()
+        for attempt in range(_ATTEMPTS):
             status, headers, content = self._send(method, url, body)
-        if status >= 300:
-            raise _refused(status, headers, content, where, self.redact)
-        answer = _decoded(content)
-        return Answer(status, headers, answer if isinstance(answer, dict) else {})
+            if status == 401 and attempt == 0:
+                self._renew()
+                continue
+            if status >= 300:
+                raise _refused(status, headers, content, where, self.redact)
+            answer = _decoded(content)
+            if isinstance(answer, dict):
+                return Answer(status, headers, answer)
+            if method != "GET" or not content.strip():
+                return Answer(status, headers, {})
+        raise BrokenAnswerError(status, "BrokenAnswer", "the answer is not JSON", _request_id(headers), where)
 
     def pages(self, path: str, query: t.Mapping[str, str]) -> Iterator[list[dict[str, t.Any]]]:
         """Yield the pages of a list; a next link must not leave this host or return to an earlier page."""

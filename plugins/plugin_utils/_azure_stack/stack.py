@@ -305,7 +305,7 @@ class Stack:
 
     def _write_group(self, found: Found) -> None:
         """Create the group, or bring the tags of our own group up to date."""
-        group = self._whole_group(found)
+        group = None if found.group is None else self._whole_group(found)
         if group is not None:
             self._refuse_foreign(group, "resource group", self._wanted.resource_group)
         if group is None:

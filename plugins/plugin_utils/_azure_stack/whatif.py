@@ -63,6 +63,7 @@ IGNORED = (
     ),
 )
 _CAPACITY = "sku.capacity"
+_EMPTY: tuple[t.Any, ...] = (None, "", [], {})
 _SECRET = re.compile(r"(?i)(customData|userData|password|protectedSettings|secret|accountKey|token)")
 _HIDDEN = "(not shown)"
 
@@ -106,8 +107,9 @@ def read(answer: Mapping[str, t.Any], known: Templates, keep_capacity: bool = Tr
 def _read_existing(
     row: Mapping[str, t.Any], resource: Resource, last: Body | None, keep_capacity: bool, reading: Reading
 ) -> None:
-    found = list(_properties(row.get("delta") or [], resource, last))
-    sku = (row.get("before") or {}).get("sku")
+    there = row.get("before") if isinstance(row.get("before"), dict) else {}
+    found = list(_properties(row.get("delta") or [], resource, last, there))
+    sku = (there or {}).get("sku")
     if _is_set(resource) and keep_capacity and isinstance(sku, dict) and isinstance(sku.get("capacity"), int):
         reading.capacities[resource.name.lower()] = sku["capacity"]
         found = [entry for entry in found if entry["path"] != _CAPACITY]
@@ -143,8 +145,8 @@ def _leaves(value: t.Any, path: str) -> Iterator[tuple[str, t.Any]]:
         yield path, value
 
 
-def _properties(delta: t.Any, resource: Resource, last: Body | None) -> Iterator[Body]:
-    """Yield the changes of the properties of one resource."""
+def _properties(delta: t.Any, resource: Resource, last: Body | None, there: t.Any) -> Iterator[Body]:
+    """Yield the changes of the properties of one resource; there is the resource in Azure."""
     kind = resource.type.lower()
     for path, row, now in _flat(delta, "", resource.body):
         if _matches(IGNORED, kind, path):
@@ -152,7 +154,7 @@ def _properties(delta: t.Any, resource: Resource, last: Body | None) -> Iterator
         if _matches(WRITE_ONLY, kind, path):
             if last is not None and find(last, path) != find(resource.body, path):
                 yield {"path": path, "before": _shown(path, find(last, path)), "after": _shown(path, now)}
-        elif _is_change(row, path, now, last):
+        elif _is_change(row, path, _Values(now, find(last, path), find(there, path))):
             yield {
                 "path": path,
                 "before": _shown(path, row.get("before")),
@@ -163,7 +165,7 @@ def _properties(delta: t.Any, resource: Resource, last: Body | None) -> Iterator
 def _flat(delta: t.Any, above: str, body: t.Any) -> Iterator[tuple[str, Mapping[str, t.Any], t.Any]]:
     """Yield path, row and the value of the template of each innermost row; indices are in brackets."""
     for row in delta if isinstance(delta, list) else []:
-        name = str(row.get("path"))
+        name = re.sub(r"\['(.*?)'\]", r".\1", str(row.get("path"))).lstrip(".")
         inner = find(body, name)
         path = f"{above}[{name}]" if name.isdigit() else ".".join(filter(None, [above, name]))
         if row.get("children"):
@@ -172,27 +174,41 @@ def _flat(delta: t.Any, above: str, body: t.Any) -> Iterator[tuple[str, Mapping[
             yield path, row, inner
 
 
-def _is_change(row: Mapping[str, t.Any], path: str, now: t.Any, last: Body | None) -> bool:
+class _Values(t.NamedTuple):
+    """The values at a path of the template, of the template applied last, and of the resource; each may be missing."""
+
+    now: t.Any
+    last: t.Any
+    there: t.Any
+
+
+def _is_change(row: Mapping[str, t.Any], path: str, values: _Values) -> bool:
     kind = str(row.get("propertyChangeType")).lower()
     before, after = row.get("before"), row.get("after")
     if kind == "noeffect" or templates.is_expression(after):
         return False
     if kind == "delete":
+        if values.now is not _MISSING:
+            return not same(before, values.now, path)  # a key that Azure writes in other letters
         # The end of a list that the template names is a change: Azure removes that element.
-        return path.endswith("]") or now is not _MISSING or find(last, path) is not _MISSING
+        return path.endswith("]") or values.last is not _MISSING
+    if kind == "create":
+        return not same(None if values.there is _MISSING else values.there, after, path)
     return not same(before, after, path)
 
 
 def same(before: t.Any, after: t.Any, path: str = "") -> bool:
     """Return whether Azure's value means that of the template; keys that only Azure has are its defaults."""
     if isinstance(after, dict) and isinstance(before, dict):
-        return all(same(before.get(key), value, f"{path}.{key}") for key, value in after.items())
+        known = {str(key).lower(): value for key, value in before.items()}
+        return all(same(known.get(str(key).lower()), value, f"{path}.{key}") for key, value in after.items())
     if isinstance(after, list) and isinstance(before, list):
         return len(before) == len(after) and all(same(old, new, path) for old, new in zip(before, after))
     if templates.is_expression(after):
         return True
-    if after in (None, "", [], {}) and before in (None, "", [], {}):
-        return True
+    if after in _EMPTY and before in _EMPTY:
+        # An identity is a key with an empty mapping.
+        return "userassignedidentities" not in path.lower() or before == after
     if isinstance(before, str) and isinstance(after, str):
         return _normal(before, path) == _normal(after, path)
     if isinstance(before, bool) or isinstance(after, bool):
