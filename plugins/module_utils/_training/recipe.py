@@ -293,7 +293,7 @@ def _faults(recipe: t.Any) -> t.Iterator[str]:
 
 
 def _rule_faults(prefix: str, rules: dict[str, Rule], values: dict[str, t.Any]) -> t.Iterator[str]:
-    for key in values.keys() - rules.keys():
+    for key in sorted(values.keys() - rules.keys(), key=str):
         yield f"{prefix}{key} is unknown; known are {', '.join(sorted(rules))}"
     for key, rule in rules.items():
         value = values.get(key)

@@ -63,7 +63,7 @@ def sources(recipe: Recipe) -> list[Tensor]:
     """Return the tokens of each source as 16-bit numbers, whose sign means nothing."""
     data = recipe.data
     if data.kind == "synthetic":
-        return [synthetic(recipe.model.vocabulary, recipe.seed)]
+        return [synthetic(min(recipe.model.vocabulary, 1 << 16), recipe.seed)]
     if data.kind == "bytes":
         texts = (bytearray(Path(path).read_bytes()) for path in data.paths)
         return [torch.frombuffer(text, dtype=torch.uint8).to(torch.int16) for text in texts]
