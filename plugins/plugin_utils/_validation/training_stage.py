@@ -12,6 +12,7 @@ import random
 import time
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._training import recipe as recipes
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._training import judge as rules
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._training import plan, runs
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import choice
@@ -168,7 +169,7 @@ def _tell(session: Session, run: runs.Run, steps: int, told: int) -> int:
 
 def judge(raw: Raw) -> dict[str, t.Any]:
     """Return the checks of a training run, and what the report shows of it."""
-    recipe = plan.recipes.read(raw["recipe"])
+    recipe = recipes.read(raw["recipe"])
     found = {kind: runs.read(item["log"]) for kind, item in raw["runs"].items()}
     run, state = found["all"], raw["runs"]["all"]["state"]
     figures = rules.speed(recipe, run, raw["ranks"])

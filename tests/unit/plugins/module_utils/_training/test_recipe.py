@@ -195,7 +195,7 @@ def test_a_checkpoint_has_weights_and_moments() -> None:
 def test_the_trainer_uses_these_files() -> None:
     for name in ("recipe.py", "sizes.py"):
         link = ROLE / "files/gpucluster_train" / name
-        assert link.resolve() == Path(t.cast("str", recipes.__file__)).resolve().with_name(name)
+        assert link.resolve() == Path(recipes.__file__).resolve().with_name(name)
 
 
 def test_json_and_yaml_are_the_same_recipe() -> None:

@@ -184,7 +184,7 @@ def test_noise_names_nobody() -> None:
 
 
 def test_one_slow_window_names_nobody() -> None:
-    assert judge.slow_nodes(ranks([1] * 6, *[[80] * 6] * 4, [80, 80, 80, 200, 80, 80])) == {}
+    assert judge.slow_nodes(ranks([1] * 6, *[[80.0] * 6] * 4, [80, 80, 80, 200, 80, 80])) == {}
 
 
 @pytest.mark.parametrize(("many", "status"), [(99.0, "pass"), (97.0, "pass"), (96.9, "warn"), (89.0, "fail")])
