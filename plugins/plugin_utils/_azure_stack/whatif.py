@@ -185,7 +185,7 @@ class _Values(t.NamedTuple):
 def _is_change(row: Mapping[str, t.Any], path: str, values: _Values) -> bool:
     kind = str(row.get("propertyChangeType")).lower()
     before, after = row.get("before"), row.get("after")
-    if kind == "noeffect" or templates.is_expression(after):
+    if kind == "noeffect":
         return False
     if kind == "delete":
         if values.now is not _MISSING:

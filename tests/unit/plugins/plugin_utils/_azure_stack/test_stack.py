@@ -270,6 +270,30 @@ def test_our_own_group_stays_if_it_holds_what_is_not_ours() -> None:
     assert found["kept"] == ["resource group training-rg, because it holds Microsoft.Compute/disks theirs"]
 
 
+def test_a_group_that_was_there_before_stays_even_if_it_is_empty() -> None:
+    case = Case()
+    case.store().put_group("training-rg", {"location": "westeurope"})
+    case.up()
+
+    assert ("Delete", "training-rg") not in names(case.down())
+    assert case.left() == ["training-rg"]
+
+
+def test_a_stack_that_failed_is_written_again_even_if_nothing_else_differs() -> None:
+    case = Case()
+    case.up()
+    case.store().find(f"{GROUP_ID}/providers/Microsoft.Resources/deploymentStacks/training")["properties"][
+        "provisioningState"
+    ] = "failed"
+
+    found = case.up()
+
+    assert found["changes"][0]["properties"] == [
+        {"path": "properties.provisioningState", "before": "failed", "after": "succeeded"}
+    ]
+    assert not case.up()["changed"]
+
+
 @pytest.mark.parametrize("state", ["up", "down"])
 def test_the_stack_and_the_group_of_another_cluster_are_refused(state: str) -> None:
     case = Case()
@@ -475,7 +499,9 @@ def test_an_empty_answer_of_what_if_is_never_no_change(answer: str) -> None:
     case.up()
     case.direct.state.faults.append({"match": "operationresults", "text": answer, "seen": 0})
 
-    with pytest.raises(AzureInventoryError, match="what-if judged no resource of the template|progress cannot be read"):
+    with pytest.raises(
+        AzureInventoryError, match=r"what-if judged no resource of the template|progress cannot be read"
+    ):
         case.up()
 
 
