@@ -315,6 +315,7 @@ _ROUTES: list[tuple[str, str]] = [
     (r"/providers/microsoft.network/networkinterfaces", "nics"),
     (r"/providers/microsoft.network/publicipaddresses", "addresses"),
     (r"/providers/microsoft.compute/virtualmachinescalesets", "scale_sets"),
+    (r"/resourcegroups/([^/]+)/providers/microsoft.compute/virtualmachinescalesets", "scale_sets"),
     (r"/resources", "names"),
     (r"/resourcegroups/([^/]+)/resources", "names"),
 ]
