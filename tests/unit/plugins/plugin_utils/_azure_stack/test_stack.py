@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import re
 import typing as t
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +27,7 @@ from ansible_collections.hpcai.gpucluster.tests.azure_server.example import GROU
 from ansible_collections.hpcai.gpucluster.tests.azure_server.faults import NAMED
 from ansible_collections.hpcai.gpucluster.tests.azure_server.service import Direct
 
+GOLDEN = sorted((Path(__file__).parents[3] / "fixtures/azure_templates").glob("*.json"))
 _READS = re.compile(r"GET|POST \S*/(whatIf|validate|exportTemplate)\b")
 
 
@@ -111,6 +114,23 @@ def test_up_and_up_again() -> None:
 
 
 STACK = "/resourceGroups/training-rg/providers/Microsoft.Resources/deploymentStacks/training"
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_the_template_of_each_vm_size_goes_up_stays_and_goes(path: Path) -> None:
+    case = Case()
+    text = path.read_text(encoding="utf-8")
+    group = re.search(r"/subscriptions/[0-9a-f-]{36}/resourceGroups/[^/\"]+", text)
+    assert group
+    case.template = json.loads(text.replace(group[0], GROUP_ID))
+
+    first, second = case.up(), case.up()
+    requests = len(case.asked)
+    case.down()
+
+    assert len(first["changes"]) == 1 + len(case.template["resources"])
+    assert (second["changes"], second["warnings"], requests) == ([], [], 3)
+    assert case.left() == []
 
 
 def test_check_mode_lists_everything_of_a_new_cluster_and_writes_nothing() -> None:
