@@ -81,7 +81,7 @@ def played(azure: t.Any) -> Run:
         found.append(result)
         text += said
     contents = azure.contents()
-    return Run(*found, left=[*contents["groups"], *contents["resources"]], text=text)
+    return Run(found[0], found[1], found[2], [*contents["groups"], *contents["resources"]], text)
 
 
 def _group(name: str) -> str:

@@ -130,7 +130,7 @@ def test_a_poll_that_must_wait_too_long_is_no_lost_poll() -> None:
 
 
 def test_a_poll_that_is_no_json_is_read_again_and_then_lost() -> None:
-    html = (200, {}, b"<html>")
+    html: t.Any = (200, {}, b"<html>")
     once = Case((201, STARTED, {}), html, (200, {}, {"status": "Succeeded"}), (200, {}, resource("Succeeded")))
     ever = Case(
         (202, {"Location": f"{HOST}/x", "Retry-After": "0"}, {}), html, html, html, (200, {}, resource("Deleting"))
