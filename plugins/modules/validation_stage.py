@@ -23,8 +23,8 @@ description:
     its measurements. The task fails only if a setting is wrong, before the first measurement.
   - Cancels its jobs when Ansible is interrupted, when the connection breaks, and when the C(timeout) of the task
     expires.
-  - It is an action, which runs M(hpcai.gpucluster.slurm_nodes_info), M(hpcai.gpucluster.slurm_job) and
-    M(hpcai.gpucluster.nccl_test) on the host.
+  - It is an action, which runs M(hpcai.gpucluster.slurm_nodes_info), M(hpcai.gpucluster.slurm_job),
+    M(hpcai.gpucluster.nccl_test) and M(hpcai.gpucluster.training_log_info) on the host.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -41,7 +41,7 @@ options:
   stage:
     description: Name of the stage.
     type: str
-    choices: [preflight, scheduler, node, nccl, after]
+    choices: [preflight, scheduler, node, nccl, training, after]
     required: true
   settings:
     description:
@@ -52,6 +52,7 @@ options:
         C(min_bytes), C(mpi), C(node_checks), C(nodelist), C(nodes), C(pair_rounds), C(partition), C(pending_timeout),
         C(program), C(relative), C(repeats), C(search_rounds), C(stages), C(submit_options), C(test_timeout),
         C(thresholds) and C(time_limit) are required.
+      - C(training) describes the job of the stage V(training), as the role C(training) sets it.
       - C(mpi_program) is the source of the Python program that measures MPI between CPUs.
     type: dict
     required: true

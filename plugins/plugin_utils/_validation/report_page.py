@@ -17,6 +17,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation impor
     report_nodes,
     report_plots,
     report_tables,
+    report_training,
 )
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import natural
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.report_words import SIGNS, WORDS
@@ -47,6 +48,8 @@ def page(report: Report, *, plots: bool = True) -> str:
         subject=_subject(report),
         actions=_actions(report),
         pictures=_pictures(report) if plots else [],
+        training=report_training.table(report.get("training")),
+        curves=report_training.pictures(report.get("training")) if plots else [],
         nodes=report_nodes.nodes(report),
         stages=report_tables.stages(report),
         figures=report_tables.figures(report),

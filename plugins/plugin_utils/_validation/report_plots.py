@@ -109,6 +109,38 @@ def heat_map(
     return _svg(title, "".join(parts), bottom + 8)
 
 
+def series(title: str, points: t.Sequence[tuple[float, float]], beside: str, marks: t.Sequence[float] = ()) -> str:
+    """Return a plot of one value by step, starting at zero; O(marks) are steps with a vertical line."""
+    points = _some(points, 2 * _POINTS)
+    axes = _Axes(title, (points[0][0], points[-1][0]), max(value for _step, value in points))
+    axes.ticks([(step, f"{step:g}") for step, _value in _some(points, 6)])
+    axes.line(points, "good", title)
+    for step in marks:
+        axes.parts.append(f'<path class="warn" d="M{axes.x(step):.1f} {_TOP}V{_HEIGHT - _BOTTOM}"/>')
+    return axes.svg("step", beside)
+
+
+def grid(title: str, rows: t.Mapping[str, t.Sequence[float]], columns: t.Sequence[str], unit: str) -> str:
+    """Return a map of times, a row for each name: the longer than the usual time, the darker; far above it is bad."""
+    usual = statistics.median(value for values in rows.values() for value in values)
+    names = sorted(rows, key=lambda name: -statistics.median(rows[name]))[:_NODES]
+    edge = 12 + 6.2 * max(map(len, names))
+    side = min(30.0, (_WIDTH - edge - 10) / len(columns))
+    parts = []
+    for number, name in enumerate(names):
+        y = 28 + side * number
+        place = f'x="{edge - 5:.0f}" y="{y + side / 2 + 3.5:.1f}" text-anchor="end" font-size="10"'
+        parts.append(f"<text {place}>{escape(name)}</text>")
+        for column, value in enumerate(rows[name]):
+            kind = _late(value / usual - 1)
+            parts.append(_cell(edge + side * column, y, side, value, kind, side >= 27, f"{name} {columns[column]}"))
+    bottom = 28 + side * len(names) + 18
+    more = f"; the slowest {len(names)} of {len(rows)}" if len(names) < len(rows) else ""
+    foot = f"{unit}, usual {usual:.4g}; columns are steps {columns[0]} to {columns[-1]}{more}"
+    parts.append(f'<text class="dim" x="4" y="{bottom:.0f}" font-size="11">{escape(foot)}</text>')
+    return _svg(title, "".join(parts), bottom + 8)
+
+
 def size(value: float) -> str:
     """Return C(64M) for 67108864."""
     for unit in ("", "K", "M", "G"):
@@ -225,6 +257,14 @@ def _shade(value: float | None, best: float, levels: Levels) -> str:
     if value < levels.get("warn", 0.0):
         return "c-warn"
     return f"c{min(4, max(1, math.ceil(4 * (value / best - 0.5) / 0.5)))}"
+
+
+def _late(part: float) -> str:
+    """Return the class of a cell by the fraction above the usual time."""
+    for least, kind in ((0.25, "c-fail"), (0.1, "c-warn"), (0.05, "c4"), (0.02, "c3"), (0.0, "c2")):
+        if part > least:
+            return kind
+    return "c1"
 
 
 def _points(line: Line) -> list[tuple[float, float]]:

@@ -40,6 +40,8 @@ _LISTS = ("collectives", "command", "container_mounts", "node_checks", "nodelist
 SPEC: dict[str, t.Any] = {
     **{name: {"type": kind, "required": True} for kind, names in _TYPES.items() for name in names},
     **{name: {"type": "list", "elements": "str", "required": True} for name in _LISTS},
+    # The job of the stage training, as the role training describes it.
+    "training": {"type": "dict", "default": {}},
     # One record for all nodes, or groups of nodes.
     "hardware": {"type": "raw", "required": True},
 }

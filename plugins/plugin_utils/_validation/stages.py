@@ -17,6 +17,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation impor
     node_states,
     preflight_stage,
     scheduler_stage,
+    training_stage,
 )
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import settings as inputs
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import FAIL, check
@@ -30,6 +31,7 @@ STAGES = {
     "scheduler": scheduler_stage,
     "node": node_stage,
     "nccl": nccl_stage,
+    "training": training_stage,
     "after": after_stage,
 }
 # The checks that report the nodes that a stage skipped.
@@ -37,6 +39,7 @@ _TAKES_PART = {
     "scheduler": ("scheduler.job", "job runs"),
     "node": ("node.part", "is tested"),
     "nccl": ("nccl.part", "is measured"),
+    "training": ("training.part", "trains"),
 }
 
 

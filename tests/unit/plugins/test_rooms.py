@@ -34,6 +34,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_slurm": {"_system"},
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
     "_azure_expiry": {"_system"},
+    "_training": set(),
 }
 PLUGIN_ROOMS: dict[str, set[str]] = {
     "_azure": {"module_utils._system"},
@@ -48,7 +49,11 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
         *("_catalogue", "_health", "_slurm", "_validation"),
         *(f"module_utils.{name}" for name in ("_accounts", "_enroot", "_nccl", "_slurm", "_system")),
     },
-    "_validation": {"_catalogue", "_slurm", "module_utils._hardware", "module_utils._system"},
+    "_training": {"_catalogue", "module_utils._training"},
+    "_validation": {
+        *("_catalogue", "_slurm", "_training"),
+        *(f"module_utils.{name}" for name in ("_hardware", "_system", "_training")),
+    },
 }
 PUBLIC = {"action", "callback", "filter", "inventory", "modules"}
 

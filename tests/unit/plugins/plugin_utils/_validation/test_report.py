@@ -69,6 +69,7 @@ def test_a_stage_that_was_wanted_and_did_not_run_is_no_pass() -> None:
         "scheduler": "not_run",
         "node": "missing",
         "nccl": "pass",
+        "training": "not_run",
         "after": "not_run",
     }
 
@@ -104,7 +105,7 @@ def test_stages_say_how_long_they_took() -> None:
     ]
     report = results.build(stages, {"run": "20251121T101500Z", "ended": began + 70, "stages": ["preflight", "nccl"]})
 
-    assert [entry["seconds"] for entry in report["stages"]] == [5, None, None, 60, None]
+    assert [entry["seconds"] for entry in report["stages"]] == [5, None, None, 60, None, None]
     assert report["seconds"] == 70
 
 

@@ -1,0 +1,393 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+A recipe of a training run: its keys, their limits, and which sizes do not fit together.
+
+The control node checks a recipe before it submits a job, and the trainer checks it before it allocates memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+BACKENDS = ("torch", "megatron", "nemo", "metaseq")
+REQUIRED: t.Any = object()
+# By section and key: the type, the lower limit or the allowed values, and the default.
+Rule = tuple[t.Any, t.Any, t.Any]
+_COUNT: Rule = (int, 1, REQUIRED)
+_ONE: Rule = (int, 1, 1)
+_PART: Rule = (float, 0, 0.0)
+SECTIONS: dict[str, dict[str, Rule]] = {
+    "model": {
+        "layers": _COUNT,
+        "hidden": _COUNT,
+        "heads": _COUNT,
+        "kv_heads": (int, 1, None),
+        "ffn": (int, 1, None),
+        "vocabulary": _COUNT,
+        "vocabulary_multiple": (int, 1, 128),
+        "sequence": _COUNT,
+        "hidden_dropout": _PART,
+        "attention_dropout": _PART,
+        "init_std": (float, 0, 0.02),
+        "norm_epsilon": (float, 0, 1e-5),
+        "rope_base": (float, 1, 10000.0),
+        "tied": (bool, None, True),
+    },
+    "batch": {"micro": _COUNT, "global": _COUNT},
+    "parallel": {
+        "nodes": _ONE,
+        "gpus_per_node": (int, 1, 8),
+        "tensor": _ONE,
+        "pipeline": _ONE,
+        "virtual_pipeline": _ONE,
+        "context": _ONE,
+        "sequence": (bool, None, False),
+        "data": (str, ("ddp", "fsdp"), "ddp"),
+    },
+    "optimizer": {
+        "learning_rate": (float, 0, REQUIRED),
+        "minimum_learning_rate": (float, 0, 0.0),
+        "beta1": (float, 0, 0.9),
+        "beta2": (float, 0, 0.95),
+        "epsilon": (float, 0, 1e-8),
+        "weight_decay": _PART,
+        "gradient_clip": (float, 0, 1.0),
+    },
+    "schedule": {"steps": _COUNT, "warmup": (int, 0, 0), "constant": (int, 0, 0)},
+    "data": {
+        "kind": (str, ("synthetic", "bytes", "tokens"), "synthetic"),
+        "paths": (list, None, ()),
+        "weights": (list, None, ()),
+    },
+    "proof": {
+        "steps": (int, 1, 200),
+        "first": (int, 1, 150),
+        "last": (int, 1, 199),
+        "seed_steps": (list, None, ()),
+        "checkpoint_every": (int, 0, 0),
+        "first_loss": (list, None, ()),
+        "last_loss": (list, None, ()),
+    },
+}
+TOP: dict[str, Rule] = {
+    "name": (str, None, REQUIRED),
+    "title": (str, None, ""),
+    "architecture": (str, ("gpt", "llama"), "gpt"),
+    "backends": (list, None, ("torch",)),
+    "recompute": (str, ("none", "selective", "full"), "none"),
+    "seed": (int, 0, 1234),
+    "known": (list, None, ()),
+    "sources": (list, None, ()),
+}
+# The vocabulary of tokens in files of 16-bit numbers.
+TOKEN_LIMIT = 1 << 16
+
+
+class RecipeError(Exception):
+    """A recipe is wrong; the message names each key, what was found and what is allowed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """The shape of a decoder."""
+
+    architecture: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocabulary: int
+    vocabulary_multiple: int
+    sequence: int
+    hidden_dropout: float
+    attention_dropout: float
+    init_std: float
+    norm_epsilon: float
+    rope_base: float
+    tied: bool
+
+    @property
+    def gated(self) -> bool:
+        """Return whether the feed-forward part has a gate, as in Llama."""
+        return self.architecture == "llama"
+
+    @property
+    def head_size(self) -> int:
+        """Return the width of one head."""
+        return self.hidden // self.heads
+
+    @property
+    def padded_vocabulary(self) -> int:
+        """Return the vocabulary, padded to a width that suits matrix units."""
+        return -(-self.vocabulary // self.vocabulary_multiple) * self.vocabulary_multiple
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Sequences of one pass of one data rank, and of one step of all ranks."""
+
+    micro: int
+    total: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Parallel:
+    """Over how many GPUs a model and its data are split."""
+
+    nodes: int
+    gpus_per_node: int
+    tensor: int
+    pipeline: int
+    virtual_pipeline: int
+    context: int
+    sequence: bool
+    data: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """AdamW and its learning rate."""
+
+    learning_rate: float
+    minimum_learning_rate: float
+    beta1: float
+    beta2: float
+    epsilon: float
+    weight_decay: float
+    gradient_clip: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """Steps of the whole training, of its warm-up, and of the end at the lowest learning rate."""
+
+    steps: int
+    warmup: int
+    constant: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Where tokens come from."""
+
+    kind: str
+    paths: tuple[str, ...]
+    weights: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """How many steps prove a cluster, which of them are measured, and which losses are right."""
+
+    steps: int
+    first: int
+    last: int
+    seed_steps: tuple[int, ...]
+    checkpoint_every: int
+    first_loss: tuple[float, ...]
+    last_loss: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """One training run."""
+
+    name: str
+    title: str
+    backends: tuple[str, ...]
+    recompute: str
+    seed: int
+    known: tuple[t.Any, ...]
+    sources: tuple[str, ...]
+    model: Model
+    batch: Batch
+    parallel: Parallel
+    optimizer: Optimizer
+    schedule: Schedule
+    data: Data
+    proof: Proof
+
+    def data_ranks(self, gpus: int) -> int:
+        """Return how many ranks see data of their own."""
+        return gpus // (self.parallel.tensor * self.parallel.pipeline * self.parallel.context)
+
+    def micro_batches(self, gpus: int) -> int:
+        """Return how many micro-batches one rank adds up in a step."""
+        return max(1, self.batch.total // (self.batch.micro * max(1, self.data_ranks(gpus))))
+
+
+def read(recipe: t.Any) -> Recipe:
+    """Return a recipe from its YAML, or raise RecipeError with all that is wrong with it."""
+    faults = [*_faults(recipe)]
+    if faults:
+        raise RecipeError("; ".join(faults))
+    values = {name: _filled(rules, recipe.get(name) or {}) for name, rules in SECTIONS.items()}
+    top = _filled(TOP, recipe)
+    model = values["model"]
+    model["kv_heads"] = model["kv_heads"] or model["heads"]
+    model["ffn"] = model["ffn"] or 4 * model["hidden"]
+    made = Recipe(
+        model=Model(architecture=top.pop("architecture"), **model),
+        batch=Batch(micro=values["batch"]["micro"], total=values["batch"]["global"]),
+        parallel=Parallel(**values["parallel"]),
+        optimizer=Optimizer(**values["optimizer"]),
+        schedule=Schedule(**values["schedule"]),
+        data=Data(**values["data"]),
+        proof=Proof(**values["proof"]),
+        **top,
+    )
+    faults = [*_shape_faults(made)]
+    if faults:
+        raise RecipeError("; ".join(faults))
+    return made
+
+
+def misfits(recipe: Recipe, gpus: int, backend: str) -> list[str]:
+    """Return why a recipe cannot run on so many GPUs with a backend; each text names the key to change."""
+    return [*_backend_misfits(recipe, backend), *_world_misfits(recipe, gpus)]
+
+
+def merged(recipe: dict[str, t.Any], changes: t.Iterable[str]) -> dict[str, t.Any]:
+    """Return a recipe with changes such as C(batch.micro=32); values are numbers, booleans, or strings."""
+    result = {key: dict(value) if isinstance(value, dict) else value for key, value in recipe.items()}
+    for change in changes:
+        key, equals, text = change.partition("=")
+        section, dot, name = key.partition(".")
+        if not equals:
+            raise RecipeError(f"{change} is not of the form section.key=value")
+        target = result.setdefault(section, {}) if dot else result
+        target[name if dot else section] = _value(text)
+    return result
+
+
+def _value(text: str) -> t.Any:
+    words: dict[str, t.Any] = {"true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _faults(recipe: t.Any) -> t.Iterator[str]:
+    """Yield keys that are unknown, missing, of a wrong type or out of range."""
+    if not isinstance(recipe, dict):
+        yield f"a recipe is a dictionary, not {type(recipe).__name__}"
+        return
+    yield from _rule_faults("", TOP, {key: value for key, value in recipe.items() if key not in SECTIONS})
+    for name, rules in SECTIONS.items():
+        section = recipe.get(name) or {}
+        if isinstance(section, dict):
+            yield from _rule_faults(f"{name}.", rules, section)
+        else:
+            yield f"{name} is {section!r}; it must be a dictionary"
+
+
+def _rule_faults(prefix: str, rules: dict[str, Rule], values: dict[str, t.Any]) -> t.Iterator[str]:
+    for key in sorted(values.keys() - rules.keys(), key=str):
+        yield f"{prefix}{key} is unknown; known are {', '.join(sorted(rules))}"
+    for key, rule in rules.items():
+        value = values.get(key)
+        if value is not None:
+            yield from _value_faults(f"{prefix}{key}", value, rule)
+        elif rule[2] is REQUIRED:
+            yield f"{prefix}{key} is missing"
+
+
+def _value_faults(name: str, value: t.Any, rule: Rule) -> t.Iterator[str]:
+    kind, limit, _default = rule
+    if not _is(kind, value):
+        yield f"{name} is {value!r}; it must be of the type {kind.__name__}"
+    elif isinstance(limit, tuple) and value not in limit:
+        yield f"{name} is {value!r}; it must be one of {', '.join(limit)}"
+    elif isinstance(limit, int) and not value >= limit:
+        yield f"{name} is {value!r}; it must be at least {limit}"
+
+
+def _is(kind: t.Any, value: t.Any) -> bool:
+    """Return whether a value is of a type; a boolean is no number, and a whole number is a float."""
+    if kind is list:
+        return isinstance(value, (list, tuple))
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def _filled(rules: dict[str, Rule], values: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return all keys of a section with defaults; lists become tuples and floats are floats."""
+    filled = {}
+    for key, (kind, _limit, default) in rules.items():
+        value = values.get(key)
+        value = default if value is None else value
+        filled[key] = value if value is None else {list: tuple, float: float}.get(kind, lambda same: same)(value)
+    return filled
+
+
+def _shape_faults(recipe: Recipe) -> t.Iterator[str]:
+    """Yield sizes that fit no number of GPUs."""
+    model, proof = recipe.model, recipe.proof
+    if model.hidden % model.heads:
+        yield f"model.hidden {model.hidden} is not a multiple of model.heads {model.heads}"
+    if model.heads % model.kv_heads:
+        yield f"model.heads {model.heads} is not a multiple of model.kv_heads {model.kv_heads}"
+    if not 0 <= max(model.hidden_dropout, model.attention_dropout) < 1:
+        yield "model.hidden_dropout and model.attention_dropout must be below 1"
+    if recipe.schedule.warmup + recipe.schedule.constant > recipe.schedule.steps:
+        yield f"schedule.warmup and schedule.constant are more than schedule.steps {recipe.schedule.steps}"
+    if not proof.first <= proof.last <= proof.steps:
+        yield f"proof.first {proof.first}, proof.last {proof.last} and proof.steps {proof.steps} are not in this order"
+    if unknown := [name for name in recipe.backends if name not in BACKENDS]:
+        yield f"backends has {', '.join(map(str, unknown))}; known are {', '.join(BACKENDS)}"
+    yield from _data_faults(recipe)
+
+
+def _data_faults(recipe: Recipe) -> t.Iterator[str]:
+    data, vocabulary = recipe.data, recipe.model.vocabulary
+    if data.kind != "synthetic" and not data.paths:
+        yield f"data.paths is empty, but data.kind is {data.kind}"
+    if data.weights and len(data.weights) != len(data.paths):
+        yield f"data.weights has {len(data.weights)} entries, and data.paths {len(data.paths)}"
+    if data.kind == "bytes" and vocabulary < 256:
+        yield f"model.vocabulary is {vocabulary}; data.kind bytes needs at least 256"
+    if data.kind == "tokens" and vocabulary > TOKEN_LIMIT:
+        yield f"model.vocabulary is {vocabulary}; data.kind tokens has 16-bit numbers, so at most {TOKEN_LIMIT}"
+
+
+def _backend_misfits(recipe: Recipe, backend: str) -> t.Iterator[str]:
+    parallel = recipe.parallel
+    if backend not in recipe.backends:
+        yield f"recipe {recipe.name} is for the backends {', '.join(recipe.backends)}, not for {backend}"
+    if backend == "torch" and parallel.tensor * parallel.pipeline * parallel.context > 1:
+        yield "the torch backend splits data only: parallel.tensor, parallel.pipeline and parallel.context must be 1"
+
+
+def _world_misfits(recipe: Recipe, gpus: int) -> t.Iterator[str]:
+    model, parallel, batch = recipe.model, recipe.parallel, recipe.batch
+    split = parallel.tensor * parallel.pipeline * parallel.context
+    if model.heads % parallel.tensor or model.kv_heads % parallel.tensor:
+        yield f"model.heads or model.kv_heads is not a multiple of parallel.tensor {parallel.tensor}"
+    stages = parallel.pipeline * parallel.virtual_pipeline
+    if stages > model.layers:
+        yield f"parallel.pipeline makes {stages} stages, more than model.layers {model.layers}"
+    elif model.layers % stages:
+        yield f"model.layers {model.layers} is not a multiple of the {stages} stages of parallel.pipeline"
+    if model.sequence % parallel.context:
+        yield f"model.sequence {model.sequence} is not a multiple of parallel.context {parallel.context}"
+    if gpus % split:
+        yield f"{gpus} GPUs are not a multiple of parallel.tensor * pipeline * context = {split}"
+    elif batch.total % (batch.micro * (gpus // split)):
+        yield (
+            f"batch.global {batch.total} is not a multiple of batch.micro {batch.micro} times {gpus // split} data"
+            " ranks; change batch.micro, batch.global or the number of GPUs"
+        )

@@ -1,0 +1,125 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""
+Checkpoints of all ranks, written by torch.distributed.checkpoint.
+
+A checkpoint is a directory C(step-00000120). It has another name until it is complete, and the file C(latest) names the
+last complete one. So a job that dies while it writes, or a full disk, leaves the checkpoint before.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import typing as t
+
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+if t.TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import nn, optim
+
+KEEP = 2
+_PART = ".part"
+
+
+class CheckpointError(Exception):
+    """A checkpoint cannot be written or read; the message names the cause."""
+
+
+class Checkpoints:
+    """The checkpoints of one run in a directory that all ranks share."""
+
+    def __init__(self, directory: Path, rank: int) -> None:
+        """Remove what an interrupted run left incomplete."""
+        self.directory, self.rank = directory, rank
+        if rank == 0:
+            directory.mkdir(parents=True, exist_ok=True)
+            for part in directory.glob(f"step-*{_PART}"):
+                shutil.rmtree(part, ignore_errors=True)
+        dist.barrier()
+
+    def latest(self) -> int | None:
+        """Return the step of the last complete checkpoint, as the first rank sees it."""
+        found: list[t.Any] = [self._latest() if self.rank == 0 else None]
+        dist.broadcast_object_list(found, src=0)
+        step: int | None = found[0]
+        return step
+
+    def _latest(self) -> int | None:
+        try:
+            name = (self.directory / "latest").read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return None
+        if not (self.directory / name / ".metadata").is_file():
+            raise CheckpointError(f"{self.directory / 'latest'} names {name}, but that is no complete checkpoint")
+        return int(name.rpartition("-")[2])
+
+    def save(
+        self, step: int, model: nn.Module, optimizer: optim.Optimizer, about: dict[str, t.Any]
+    ) -> dict[str, t.Any]:
+        """Write the state after a step; return its bytes and seconds. The message of an error names the cause."""
+        begin = time.monotonic()
+        name = f"step-{step:08d}"
+        part = self.directory / f"{name}{_PART}"
+        weights, moments = get_state_dict(model, optimizer)
+        fault = None
+        try:
+            dcp.save({"model": weights, "optimizer": moments, "about": about}, checkpoint_id=str(part))
+        except Exception as error:  # each storage and each rank has its own
+            fault = reason(error)
+        size = self._together(lambda: self._publish(part, name, fault))
+        return {"step": step, "bytes": size, "seconds": round(time.monotonic() - begin, 3)}
+
+    def _together(self, work: t.Callable[[], int]) -> int:
+        """Let the first rank work; all ranks get its result or its error."""
+        found: list[t.Any] = [0, ""]
+        if self.rank == 0:
+            try:
+                found[0] = work()
+            except (OSError, CheckpointError) as error:
+                found[1] = str(error)
+        dist.broadcast_object_list(found, src=0)
+        if found[1]:
+            raise CheckpointError(found[1])
+        return int(found[0])
+
+    def _publish(self, part: Path, name: str, fault: str | None) -> int:
+        """Give a complete checkpoint its name, point to it, and remove old ones; return its bytes."""
+        if fault:
+            shutil.rmtree(part, ignore_errors=True)
+            raise CheckpointError(fault)
+        whole = self.directory / name
+        size = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
+        shutil.rmtree(whole, ignore_errors=True)
+        part.rename(whole)
+        pointer = self.directory / "latest.part"
+        with pointer.open("w", encoding="utf-8") as file:
+            file.write(f"{name}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        pointer.rename(self.directory / "latest")
+        for old in sorted(self.directory.glob("step-????????"))[:-KEEP]:
+            shutil.rmtree(old, ignore_errors=True)
+        return size
+
+    def load(self, step: int, model: nn.Module, optimizer: optim.Optimizer) -> dict[str, t.Any]:
+        """Set model and optimizer to a checkpoint, and return what was written about it."""
+        weights, moments = get_state_dict(model, optimizer)
+        state: dict[str, t.Any] = {"model": weights, "optimizer": moments, "about": {"step": 0, "sequences": 0}}
+        dcp.load(state, checkpoint_id=str(self.directory / f"step-{step:08d}"))
+        set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)
+        about: dict[str, t.Any] = state["about"]
+        return about
+
+
+def reason(error: BaseException) -> str:
+    """Return the first cause of an error that ranks report together, in one line."""
+    for cause in getattr(error, "failures", {}).values():
+        return reason(cause[0])
+    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,0 +1,202 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Recipes: which keys they have, which sizes fit together, and the figures that follow from a shape."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._training import recipe as recipes
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._training import sizes
+
+ROLE = Path(__file__).parents[5] / "roles/training"
+FILES = sorted((ROLE / "vars/recipes").glob("*.yml"))
+
+
+def raw(name: str = "gpt3_126m") -> dict[str, t.Any]:
+    return t.cast("dict[str, t.Any]", yaml.safe_load((ROLE / f"vars/recipes/{name}.yml").read_text(encoding="utf-8")))
+
+
+def changed(*changes: str, name: str = "gpt3_126m") -> recipes.Recipe:
+    return recipes.read(recipes.merged(raw(name), changes))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_recipe_is_valid_and_fits_its_own_machines(path: Path) -> None:
+    recipe = recipes.read(raw(path.stem))
+
+    assert recipe.name == path.stem
+    gpus = recipe.parallel.nodes * recipe.parallel.gpus_per_node
+    for backend in recipe.backends:
+        assert recipes.misfits(recipe, gpus, backend) == []
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem != "tiny"], ids=lambda path: path.stem)
+def test_each_recipe_names_its_sources(path: Path) -> None:
+    recipe = recipes.read(raw(path.stem))
+
+    assert recipe.sources
+    assert all(entry["source"] and entry["kind"] in ("published", "derived", "measured") for entry in recipe.known)
+
+
+def test_the_recipe_of_the_seed_is_complete() -> None:
+    recipe = changed()
+
+    assert (recipe.model.layers, recipe.model.hidden, recipe.model.heads, recipe.model.ffn) == (12, 768, 12, 3072)
+    assert (recipe.model.sequence, recipe.model.padded_vocabulary) == (2048, 50304)
+    assert (recipe.batch.micro, recipe.batch.total, recipe.schedule.steps) == (4, 256, 600000)
+    assert (recipe.optimizer.learning_rate, recipe.optimizer.minimum_learning_rate) == (6e-4, 6e-5)
+    assert (recipe.schedule.warmup, recipe.schedule.constant, recipe.seed) == (636, 100000, 1234)
+    assert recipe.proof.seed_steps == (149, 169, 189)
+
+
+# Parameters as the models' authors or PyTorch count them.
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("gpt3_126m", 125_262_336), ("llama3_8b", 8_030_261_248), ("gpt3_175b", 174_604_836_864), ("tiny", 120_576)],
+)
+def test_parameters(name: str, count: int) -> None:
+    assert sizes.parameters(recipes.read(raw(name)).model) == count
+
+
+def test_operations_are_those_of_narayanan() -> None:
+    h, layers, s, v = 768, 12, 2048, 50304
+    expected = 72 * layers * h**2 * (1 + s / (6 * h) + v / (12 * layers * h))
+
+    assert sizes.flops_per_token(changed().model) == pytest.approx(expected, rel=1e-12)
+
+
+def test_utilisation_of_a_known_run() -> None:
+    """64 A100 trained 600,000 steps in 20 hours: 66 TFLOP/s, 21 percent."""
+    rate = 600_000 * 256 * 2048 / (20 * 3600) / 64
+
+    assert sizes.tflops(changed().model, rate) == pytest.approx(66.1, abs=0.1)
+    assert sizes.mfu(changed().model, rate, sizes.peak_tflops("NVIDIA A100-SXM4-80GB")) == pytest.approx(
+        0.212, abs=1e-3
+    )
+    assert sizes.mfu(changed().model, rate, None) is None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "peak"),
+    [
+        ("NVIDIA H200", 989.4),
+        ("NVIDIA H100 80GB HBM3", 989.4),
+        ("NVIDIA H100 PCIe", 756.0),
+        ("NVIDIA H100 NVL", 835.0),
+        ("Tesla V100-SXM2-32GB", 125.0),
+        ("CPU", None),
+        (None, None),
+    ],
+)
+def test_peak(gpu: str | None, peak: float | None) -> None:
+    assert sizes.peak_tflops(gpu) == peak
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("model.layer=2", "model.layer is unknown"),
+        ("colour=red", "colour is unknown"),
+        ("model.layers=0", "model.layers is 0; it must be at least 1"),
+        ("model.layers=2.5", "model.layers is 2.5; it must be of the type int"),
+        ("model.tied=7", "model.tied is 7; it must be of the type bool"),
+        ("batch.micro=true", "batch.micro is True; it must be of the type int"),
+        ("architecture=rnn", "architecture is 'rnn'; it must be one of gpt, llama"),
+        ("model.heads=7", "model.hidden 768 is not a multiple of model.heads 7"),
+        ("model.kv_heads=5", "model.heads 12 is not a multiple of model.kv_heads 5"),
+        ("model.hidden_dropout=1", "must be below 1"),
+        ("optimizer.learning_rate=fast", "optimizer.learning_rate is 'fast'; it must be of the type float"),
+        ("proof.last=300", "are not in this order"),
+        ("schedule.warmup=600000", "schedule.warmup and schedule.constant are more than schedule.steps 600000"),
+        ("data.kind=tokens", "data.paths is empty, but data.kind is tokens"),
+        ("model=7", "model is 7; it must be a dictionary"),
+    ],
+)
+def test_wrong_recipes_are_refused_with_the_key(change: str, message: str) -> None:
+    with pytest.raises(recipes.RecipeError) as caught:
+        changed(change)
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [None, [], "gpt3_126m", {}])
+def test_a_recipe_is_a_dictionary_with_the_required_keys(wrong: t.Any) -> None:
+    with pytest.raises(recipes.RecipeError):
+        recipes.read(wrong)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    with pytest.raises(recipes.RecipeError) as caught:
+        changed("model.layers=0", "batch.micro=0", "colour=red")
+
+    for key in ("model.layers is 0", "batch.micro is 0", "colour is unknown"):
+        assert key in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "gpus", "backend", "message"),
+    [
+        ("gpt3_126m", ["batch.micro=5"], 2, "torch", "batch.global 256 is not a multiple of batch.micro 5 times 2"),
+        ("gpt3_126m", [], 3, "torch", "batch.global 256 is not a multiple of batch.micro 4 times 3"),
+        ("gpt3_126m", [], 128, "torch", "batch.global 256 is not a multiple of batch.micro 4 times 128"),
+        ("gpt3_126m", [], 8, "metaseq", "is for the backends torch, megatron, nemo, not for metaseq"),
+        ("gpt3_126m", ["parallel.tensor=2"], 8, "torch", "parallel.context must be 1"),
+        (
+            "gpt3_175b",
+            ["parallel.virtual_pipeline=24"],
+            1024,
+            "megatron",
+            "makes 192 stages, more than model.layers 96",
+        ),
+        ("gpt3_175b", ["parallel.pipeline=7"], 1024, "megatron", "is not a multiple of the 84 stages"),
+        ("gpt3_175b", [], 1000, "megatron", "1000 GPUs are not a multiple of"),
+        ("gpt3_175b", ["parallel.tensor=5"], 1024, "megatron", "is not a multiple of parallel.tensor 5"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(
+    name: str, changes: list[str], gpus: int, backend: str, message: str
+) -> None:
+    assert message in "; ".join(recipes.misfits(changed(*changes, name=name), gpus, backend))
+
+
+def test_a_change_keeps_the_rest() -> None:
+    before = raw()
+    after = recipes.merged(before, ["batch.micro=32", "model.tied=false", "optimizer.learning_rate=1e-3"])
+
+    assert after["batch"] == {"micro": 32, "global": 256}
+    assert after["model"]["tied"] is False
+    assert after["optimizer"]["learning_rate"] == 1e-3
+    assert before == raw()
+    with pytest.raises(recipes.RecipeError):
+        recipes.merged(before, ["batch.micro"])
+
+
+def test_memory_grows_with_the_micro_batch_and_shrinks_with_shards() -> None:
+    alone, more = (sizes.memory_bytes(changed(f"batch.micro={size}"), 1) for size in (4, 8))
+    whole, shards = (
+        sizes.memory_bytes(changed(f"parallel.data={kind}", name="gpt3_5b"), 64) for kind in ("ddp", "fsdp")
+    )
+
+    assert more > alone > sizes.parameters(changed().model) * sizes.STATE_BYTES
+    assert whole - shards > 0.9 * sizes.parameters(changed(name="gpt3_5b").model) * sizes.STATE_BYTES * 0.9
+
+
+def test_a_checkpoint_has_weights_and_moments() -> None:
+    assert sizes.checkpoint_bytes(changed()) == 12 * 125_262_336
+
+
+def test_the_trainer_uses_these_files() -> None:
+    for name in ("recipe.py", "sizes.py"):
+        link = ROLE / "files/gpucluster_train" / name
+        assert link.resolve() == Path(recipes.__file__).resolve().with_name(name)
+
+
+def test_json_and_yaml_are_the_same_recipe() -> None:
+    assert recipes.read(json.loads(json.dumps(raw()))) == recipes.read(raw())
