@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import re
 import typing as t
 
 from . import instances, quotas, whatif
@@ -107,8 +108,8 @@ def _evaluated(store: Store, body: t.Any) -> t.Any:
         if target is None:
             raise RefusedError(200, "ResourceNotFound", f"The resource of {body} is not defined in the template.")
         value: t.Any = target if "'Full'" in inside else target["properties"]
-        for name in path.strip(".").split("."):
-            value = value[name]
+        for name in re.findall(r"\w+", path):
+            value = value[int(name) if isinstance(value, list) else name]
         return value
     return body
 
@@ -137,7 +138,7 @@ def what_if(services: Services, body: Item, group_id: str, location: str) -> Ite
     if properties.get("validationLevel", "Provider") != "Template":
         services.check(properties["template"], group_id, location)
     found = whatif.changes(services.store, properties["template"], group_id)
-    return {"status": "Succeeded", "properties": {"correlationId": "c-1", "changes": found}}
+    return {"status": "Succeeded", "properties": {"changes": found}}
 
 
 class Stacks:

@@ -34,7 +34,9 @@ SUDOERS = "/etc/sudoers.d/gpucluster-users"
 MUNGE_KEY = "/etc/munge/munge.key"
 # While it exists, a package starts no daemon.
 POLICY = "/usr/sbin/policy-rc.d"
-_APT = ("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300")
+# As the module apt of Ansible does: the files that this program wrote before stay without a question.
+_KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+_APT = ("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300", *_KEEP)
 
 
 class JoinError(Exception):
@@ -187,4 +189,4 @@ def _call(
 ) -> None:
     code, out, err = host.run(list(argv), data, environment)
     if code:
-        raise JoinError(f"'{' '.join(argv)}' exited {code}: {(err or out).strip()[-2000:]}")
+        raise JoinError(f"'{' '.join(argv)}' exited {code}: {(out + err).strip()[-2000:]}")

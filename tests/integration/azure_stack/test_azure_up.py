@@ -100,3 +100,13 @@ def test_wrong_input_is_refused_before_any_request(playbooks: Playbooks) -> None
     assert "azure_cluster.location: found 'South Central US'; allowed: the short name of a region" in said
     assert "did you mean Standard_ND96isr_H100_v5?" in said
     assert playbooks.azure.log() == []
+
+
+def test_the_addresses_that_azure_chose_for_storage_are_printed(playbooks: Playbooks) -> None:
+    playbooks.cluster["storage"] = [{"type": "anf"}, {"type": "amlfs"}]
+
+    found = playbooks.run("azure_up")
+
+    assert found.rc == 0, found.out + found.err
+    assert "address_of_anf: 10.1.0.4" in found.out
+    assert "address_of_amlfs: 10.1.0.5" in found.out

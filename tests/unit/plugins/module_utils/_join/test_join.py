@@ -138,6 +138,16 @@ def test_packages_have_the_version_of_the_cluster() -> None:
     assert installs[-1][-2:] == ["slurm-smd=*+gpucluster.1", "slurm-smd-slurmd=*+gpucluster.1"]
 
 
+def test_a_file_that_was_written_before_asks_no_question() -> None:
+    """dpkg asks about /etc/default/slurmd, which is there before its package, and fails without an answer."""
+    node = Node()
+    join(node)
+
+    installs = [" ".join(call) for call in node.calls if call[0] == "apt-get" and "install" in call]
+    assert installs
+    assert all("--force-confdef -o Dpkg::Options::=--force-confold" in call for call in installs)
+
+
 def test_no_package_starts_a_daemon_and_the_policy_is_removed() -> None:
     node = Node()
     join(node)

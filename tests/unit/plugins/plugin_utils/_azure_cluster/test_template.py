@@ -350,6 +350,12 @@ def test_a_scale_set_is_split_at_the_limit() -> None:
     assert "agreement with Azure" in result["messages"][1]
 
 
+def test_the_first_placement_group_is_full_before_the_next() -> None:
+    result = template.rendered(azure_clusters.gpu_set(count=150, max_count=220))
+
+    assert [item["count"] for item in result["sets"]] == [100, 50, 0]
+
+
 def test_a_current_number_of_machines_is_kept() -> None:
     result = template.rendered(azure_clusters.gpu_set(max_count=20), {"hpc-h100": "16", "other": 3})
 
