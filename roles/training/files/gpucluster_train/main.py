@@ -27,6 +27,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--recipe", required=True, type=Path, help="recipe, YAML (needs PyYAML) or JSON")
     add("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
+    add("--backend", choices=["torch", "megatron"], default="torch", help="megatron writes no checkpoints")
     add("--steps", type=int, help="steps to train (default: proof.steps of the recipe)")
     add("--micro-batch", type=int, help="sequences of one pass (default: batch.micro of the recipe)")
     add("--measure", metavar="FIRST-LAST", help="steps whose mean is the result (default: proof.first and proof.last)")
@@ -71,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     from . import parallel, run  # torch takes seconds
 
     world = parallel.place(options.device)
-    if faults := recipes.misfits(recipe, world.size, "torch"):
+    if faults := recipes.misfits(recipe, world.size, options.backend):
         if world.first:
             print(f"{options.recipe}: {'; '.join(faults)}", file=sys.stderr)
         return EXIT_REFUSED

@@ -116,6 +116,11 @@ class Trainer:
             eps=settings.epsilon,
             fused=True,
         )
+        self._begin(losses=world.size)
+
+    def _begin(self, losses: int) -> None:
+        """Set what changes from step to step; O(losses) is the number of ranks that know a loss."""
+        self.losses = losses
         self.waiting: Tensor | None = None
         self.before: Pending | None = None
         self.times: list[float] = []
@@ -142,16 +147,21 @@ class Trainer:
         torch.manual_seed((self.recipe.seed * 1_000_003 + step) * self.world.size + self.world.rank)
         begin = self.clock.mark()
         loss, ready = self._gradients(tokens)
-        norm = torch.nn.utils.clip_grad_norm_(self.weights(), self.recipe.optimizer.gradient_clip or math.inf)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=False)
+        norm = self._update()
         values = torch.stack([loss, torch.full_like(loss, float(stop))])
         dist.all_reduce(values)
-        values = torch.cat([values / self.world.size, parallel.whole(norm).reshape(1).to(values)])
+        values = torch.cat([values / self.losses, norm.reshape(1).to(values)])
         pending = Pending(step, rate, [begin, ready], self._to_host(values))
         pending.marks.append(self.clock.mark())
         self.waiting = self.fetch(step + 1)
         return pending
+
+    def _update(self) -> Tensor:
+        """Change the weights, and return the norm of the gradient before it was clipped."""
+        norm = torch.nn.utils.clip_grad_norm_(self.weights(), self.recipe.optimizer.gradient_clip or math.inf)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=False)
+        return parallel.whole(norm)
 
     def _gradients(self, tokens: Tensor) -> tuple[Tensor, t.Any]:
         """Add up the gradients of all micro-batches; return their mean loss and the mark before the last reduction."""
