@@ -15,6 +15,7 @@ import json
 import sys
 from pathlib import Path
 
+from . import place
 from . import recipe as recipes
 
 EXIT_REFUSED = 64
@@ -69,12 +70,13 @@ def main(argv: list[str] | None = None) -> int:
     except recipes.RecipeError as error:
         print(f"{options.recipe}: {error}", file=sys.stderr)
         return EXIT_REFUSED
-    from . import parallel, run  # torch takes seconds
-
-    world = parallel.place(options.device)
-    if faults := recipes.misfits(recipe, world.size, options.backend):
-        if world.first:
+    rank = place.find()
+    if faults := recipes.misfits(recipe, rank.size, options.backend):
+        if rank.rank == 0:
             print(f"{options.recipe}: {'; '.join(faults)}", file=sys.stderr)
         return EXIT_REFUSED
+    from . import parallel, run  # torch takes seconds
+
+    world = parallel.place(rank, options.device)
     with parallel.joined(world):
         return run.Run(options, recipe, world).train()

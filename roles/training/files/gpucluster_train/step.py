@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from . import model as models
-from . import parallel
+from . import parallel, sizes
 from .data import Tokens
 
 if t.TYPE_CHECKING:
@@ -51,17 +51,6 @@ class Done:
     step_ms: float
     compute_ms: float
     stop: bool
-
-
-def learning_rate(recipe: Recipe, step: int) -> float:
-    """Return the learning rate of a step, from 1: a line up, half a cosine down, and a constant end."""
-    optimizer, schedule = recipe.optimizer, recipe.schedule
-    if step <= schedule.warmup:
-        return optimizer.learning_rate * step / schedule.warmup
-    way = max(1, schedule.steps - schedule.constant - schedule.warmup)
-    part = min(1.0, (step - schedule.warmup) / way)
-    span = optimizer.learning_rate - optimizer.minimum_learning_rate
-    return optimizer.minimum_learning_rate + span * (1 + math.cos(math.pi * part)) / 2
 
 
 class Clock:
@@ -140,7 +129,7 @@ class Trainer:
     def step(self, step: int, stop: bool) -> Pending:
         """Give the device the work of a step, and prepare the data of the next; stop asks all ranks to end."""
         tokens = self.fetch(step) if self.waiting is None else self.waiting
-        rate = learning_rate(self.recipe, step)
+        rate = sizes.learning_rate(self.recipe, step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         # Dropout depends on seed, step and rank alone, so a resumed run repeats it.
