@@ -29,6 +29,7 @@ _TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(.+?)\]?$")
 _FATAL = re.compile(r"^(?:fatal|failed): \[(.+?)\].*?(?:FAILED|UNREACHABLE)!")
 _DETAIL = re.compile(r"^    ((?:msg|stderr): +(?!''|\"\"|non-zero return code).+)$")
 _NOT_RUN = re.compile(r"^ +msg: +['\"]?(not run: .+?)['\"]?$")
+_STEP_NOT_RUN = re.compile(r"^== (not run: .+)$")
 _TOOL_SAYS = re.compile(r"^(?:FAILED |ERROR |E  +|.*Idempotence test failed|\* )")
 
 
@@ -73,6 +74,8 @@ def not_run(logs: Iterable[str]) -> list[str]:
             scenario = match[1]
         elif match := _NOT_RUN.match(line):
             found.append(f"{match[1]} [scenario {scenario}]")
+        elif match := _STEP_NOT_RUN.match(line):
+            found.append(match[1])
     return list(dict.fromkeys(found))
 
 

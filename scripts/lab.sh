@@ -15,6 +15,7 @@ as_root=()
 up() {
   say "Prepare this machine"
   scripts/setup.sh "${GPUCLUSTER_SETUP:-lab}"
+  [ -z "${GPUCLUSTER_MIRROR:-}" ] || note_mirror
   say "Start control, login, gpu1 and gpu2 (containers with systemd, Debian 13)"
   "${as_root[@]}" "$PWD/.venv/bin/ansible-playbook" playbooks/lab_up.yml
   say "Make the cluster: ansible-playbook site.yml (the first time it compiles Slurm, about six minutes on two cores)"
@@ -33,6 +34,23 @@ What next:
   measure          make bench
   remove it        make down
 NEXT
+}
+
+# Notes the releases of a mirror for the lab. The note holds until make down.
+note_mirror() {
+  local source
+  if [ -d "$GPUCLUSTER_MIRROR" ]; then
+    source="mirror_directory=$(realpath -- "$GPUCLUSTER_MIRROR")"
+  elif [[ $GPUCLUSTER_MIRROR =~ ^https?:// ]]; then
+    source="mirror_url=${GPUCLUSTER_MIRROR%/}"
+  else
+    echo "GPUCLUSTER_MIRROR is '$GPUCLUSTER_MIRROR'; it must be a directory or an http or https URL. scripts/mirror.sh list shows its files." >&2
+    return 1
+  fi
+  say "Check the mirror"
+  mkdir -p "$cache/gpucluster/lab"
+  ansible-playbook --inventory localhost, playbooks/mirror.yml --extra-vars "$source" \
+    --extra-vars "mirror_inputs=$cache/gpucluster/lab/mirror_${GPUCLUSTER_LAB:-0}.yml"
 }
 
 down() {

@@ -16,17 +16,18 @@ description:
 positional: _input, which
 options:
   _input:
-    description: A list of users or of removed users.
+    description: A list of users, of removed users, or, for V(administrators), of groups.
     type: list
     elements: raw
     required: true
   which:
     description:
+      - V(administrators) returns users or groups that are present and may run every command with sudo (C(sudo=true)).
       - V(key_pair) returns users that are present and get a key pair.
       - V(purged) returns users that are removed together with their home directory.
       - V(present) returns users that are present.
     type: str
-    choices: [key_pair, present, purged]
+    choices: [administrators, key_pair, present, purged]
     required: true
   removed:
     description: Whether the list contains removed users, which need no C(state=absent).
@@ -44,7 +45,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Login names.
+  description: Login names, or names of groups.
   type: list
   elements: str
   sample: [alice, bob]
@@ -54,7 +55,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Defaults, parse
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import SUDO_ALL, Defaults, parse
 
 
 def account_names(items: t.Any, which: str, removed: bool = False) -> list[str]:
@@ -66,8 +67,10 @@ def account_names(items: t.Any, which: str, removed: bool = False) -> list[str]:
         return [user.name for user in accounts.removed if user.name and user.remove_home]
     if which == "present":
         return [user.name for user in accounts.users if user.name]
+    if which == "administrators":
+        return [user.name for user in accounts.users if user.name and user.sudo == SUDO_ALL]
     raise AnsibleFilterError(
-        f"hpcai.gpucluster.account_names: which is {which!r}; allowed: key_pair, present or purged"
+        f"hpcai.gpucluster.account_names: which is {which!r}; allowed: administrators, key_pair, present or purged"
     )
 
 

@@ -104,6 +104,12 @@ options:
       - Seconds after which a call of nvidia-smi is killed.
     type: int
     default: 60
+  wait:
+    description:
+      - Seconds to wait for a driver that is not ready, as after a boot. In check mode the module does not wait.
+    type: int
+    default: 0
+    version_added: 0.3.0
 requirements:
   - nvidia-smi of the NVIDIA driver, 450 or newer
   - root with CAP_SYS_ADMIN to change anything; root inside a container is not enough
@@ -173,6 +179,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import record as nvidia_record
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.clocks import ApplyError, Record, apply
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.readiness import when_ready
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi, NvidiaSmiError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.wanted import Refused, Wanted
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import bounded_runner
@@ -195,6 +202,7 @@ def main() -> None:
             "record": {"type": "path", "default": nvidia_record.PATH},
             "executable": {"type": "path", "default": "nvidia-smi"},
             "timeout": {"type": "int", "default": 60},
+            "wait": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
@@ -204,8 +212,9 @@ def main() -> None:
     smi = NvidiaSmi(bounded_runner(params["timeout"]), params["executable"])
     record = Record(params["record"], nvidia_record.stamps())
     wanted = Wanted(**{name: params[name] for name in Wanted._fields})
+    tolerant, seconds = params["unsupported"] == "warn", 0 if module.check_mode else params["wait"]
     try:
-        result = apply(smi, wanted, record, module.check_mode, tolerant=params["unsupported"] == "warn")
+        result = when_ready(lambda: apply(smi, wanted, record, module.check_mode, tolerant=tolerant), seconds)
     except Refused as exc:
         module.fail_json(msg=str(exc))
     except NvidiaSmiError as exc:

@@ -15,6 +15,7 @@ import threading
 import time
 import typing as t
 
+from . import faults
 from .service import Answer, Item, State, query_of
 
 
@@ -32,23 +33,31 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._serve("GET", b"")
 
     def do_POST(self) -> None:
-        self._serve("POST", self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+        self._serve("POST", self._content())
+
+    def do_PUT(self) -> None:
+        self._serve("PUT", self._content())
+
+    def do_PATCH(self) -> None:
+        self._serve("PATCH", self._content())
+
+    def do_DELETE(self) -> None:
+        self._serve("DELETE", self._content())
+
+    def _content(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def _serve(self, method: str, body: bytes) -> None:
-        if self.path == "/_control":
-            Handler.state = State(json.loads(body))
-            self._send((200, {}, b"{}"), {})
+        if self.path.startswith("/_"):
+            self._send((200, {}, json.dumps(_controlled(self.path, body)).encode()), {})
             return
         state = Handler.state
-        if self.path == "/_setting":
-            state.change(**json.loads(body))
-            self._send((200, {}, b"{}"), {})
-            return
-        if self.path == "/_log":
-            self._send((200, {}, json.dumps(state.log).encode()), {})
-            return
         fault = state.play(f"{method} {self.path} {query_of(body)}")
         time.sleep(fault.get("silence", 0))
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        here = f"https://{self.headers['Host']}"
+        if fault.get("accept"):
+            state.answer(method, self.path, here, token, body)
         if fault.get("reset"):
             # Closing with data unread and no time to linger sends a reset.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -59,8 +68,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             content = json.dumps(fault.get("body", {})).encode()
             self._send((fault["status"], fault.get("headers", {}), content), fault)
             return
-        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
-        self._send(state.answer(method, self.path, f"https://{self.headers['Host']}", token, body), fault)
+        marked = self.headers.get("Metadata") == "true"
+        self._send(state.answer(method, self.path, here, token, body, marked), fault)
 
     def _send(self, answer: Answer, fault: Item) -> None:
         status, headers, content = answer
@@ -84,6 +93,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not fault.get("trickle"):
             self.wfile.write(content)
         self.wfile.flush()
+
+
+def _controlled(path: str, body: bytes) -> t.Any:
+    """Do what a test asks of the server itself."""
+    state = Handler.state
+    if path == "/_control":
+        Handler.state = State(json.loads(body))
+    elif path == "/_setting":
+        state.change(**json.loads(body))
+    elif path == "/_faults":
+        state.faults = faults.expanded(json.loads(body))
+    elif path == "/_events":
+        state.imds.change(json.loads(body))
+    elif path == "/_contents":
+        state.settle()
+        return state.contents()
+    return state.log if path == "/_log" else {}
 
 
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):

@@ -118,6 +118,23 @@ class Azure:
         """Return what was asked since control()."""
         return t.cast("list[str]", json.loads(self._call("/_log")))
 
+    def faults(self, *faults: t.Any) -> None:
+        """Replace the faults, and keep everything else."""
+        self._call("/_faults", json.dumps(faults).encode())
+
+    def contents(self) -> dict[str, t.Any]:
+        """Return what the subscription holds: groups, ids of resources in lower case, instances by set."""
+        return t.cast("dict[str, t.Any]", json.loads(self._call("/_contents"))[SUBSCRIPTION])
+
+    def writes(self) -> list[str]:
+        """Return the requests since control() that change something."""
+        reads = r"^(GET|HEAD|POST \S*(whatIf|validate|exportTemplate|ResourceGraph/resources|/oauth2/\S*)[? ])"
+        return [one for one in self.log() if not re.match(reads, f"{one} ", re.IGNORECASE)]
+
+    def events(self, events: list[dict[str, t.Any]]) -> None:
+        """Replace the scheduled events of the metadata service."""
+        self._call("/_events", json.dumps(events).encode())
+
     def _call(self, path: str, body: bytes | None = None) -> bytes:
         request = urllib.request.Request(self.url + path, data=body)
         with urllib.request.urlopen(request, context=self._context) as answer:
@@ -158,18 +175,21 @@ class Azure:
             "AZURE_SUBSCRIPTION_ID": SUBSCRIPTION,
         }
 
-    def run(self, tool: str, *arguments: str, environment: dict[str, str] | None = None) -> Run:
-        """Run a tool of Ansible in a bare environment and measure it."""
+    def environment(self) -> dict[str, str]:
+        """Return the bare environment in which the tools of Ansible run."""
         kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL")}
-        env = {
+        return {
             **kept,
             "HOME": str(self.folder),
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
             "ANSIBLE_LOCAL_TEMP": str(self.folder / "tmp"),
             "REQUESTS_CA_BUNDLE": str(self.certificate),
-            **(environment or {}),
         }
+
+    def run(self, tool: str, *arguments: str, environment: dict[str, str] | None = None) -> Run:
+        """Run a tool of Ansible in a bare environment and measure it."""
+        env = {**self.environment(), **(environment or {})}
         command = [str(Path(sys.executable).with_name(tool)), *arguments]
         started = time.monotonic()
         measured = self.folder / "measured"

@@ -11,7 +11,11 @@ import time
 import typing as t
 from urllib.parse import parse_qs, quote, urlsplit
 
-from . import fleet, kql
+from . import faults, fleet, kql
+from .deployments import Services
+from .imds import Imds
+from .store import Store
+from .write_api import Request, Writes
 
 Item = dict[str, t.Any]
 Answer = tuple[int, dict[str, str], bytes]
@@ -30,7 +34,7 @@ class State:
         self.building = threading.Lock()
         self.subscriptions = [fleet.subscription(one) for one in spec.get("subscriptions", [])]
         self.hidden = set(spec.get("hidden", []))
-        self.faults: list[Item] = [{**one, "seen": 0} for one in spec.get("faults", [])]
+        self.faults: list[Item] = faults.expanded(spec.get("faults", []))
         self.delay = float(spec.get("delay", 0))
         self.quota = bool(spec.get("quota", True))
         self.no_compute_resources = bool(spec.get("no_compute_resources"))
@@ -42,6 +46,41 @@ class State:
         self.pages: dict[str, bytes] = {}
         self.results: dict[str, list[Item]] = {}
         self._tables: dict[str, list[Item]] | None = None
+        self.imds = Imds(spec.get("imds", {}), self.new_token)
+        self.writing = threading.Lock()
+        self.stores = {one.id: Store(one) for one in self.subscriptions}
+        self.writes = {
+            one.id: Writes(self.stores[one.id], Services(self.stores[one.id], self.stage, spec.get("quotas", {})), spec)
+            for one in self.subscriptions
+        }
+
+    def contents(self) -> Item:
+        """Return what is there, for tests: groups, ids of resources, and instances by set."""
+        return {
+            one.id: {
+                "groups": sorted(self.stores[one.id].groups),
+                "resources": sorted(self.stores[one.id].resources),
+                "instances": {key: len(rows) for key, rows in one.instances.items()},
+            }
+            for one in self.subscriptions
+        }
+
+    def stage(self, stage: str, kind: str, resource_id: str) -> Item | None:
+        """Return the fault of a service at a stage, if any."""
+        return self.fault(f"{stage} {kind} {resource_id}", services=True)
+
+    def settle(self) -> None:
+        """Let time pass for what the services do by themselves."""
+        with self.writing:
+            if sum(one.advance() for one in self.stores.values()):
+                self.forget()
+
+    def forget(self) -> None:
+        """Drop prepared answers of Resource Graph after a write."""
+        with self.building:
+            self._tables = None
+            self.pages.clear()
+            self.results.clear()
 
     def change(self, delay: float = 0, quota: bool = True) -> None:
         """Keep the machines and the prepared pages; begin a new log and a new quota."""
@@ -84,11 +123,11 @@ class State:
         ]
         return {"resources": resources, "computeresources": compute, "resourcecontainers": containers}
 
-    def fault(self, asked: str) -> Item | None:
-        """Return the fault to play for a request, if any."""
+    def fault(self, asked: str, services: bool = False) -> Item | None:
+        """Return the fault to play for a request, or for a stage of a service, if any."""
         with self.lock:
             for one in self.faults:
-                if not re.search(one["match"], asked):
+                if ("stage" in one) is not services or not faults.fits(one, asked):
                     continue
                 one["seen"] += 1
                 if one["seen"] <= one.get("after", 0) or one["seen"] > one.get("after", 0) + one.get("times", 10**9):
@@ -119,16 +158,22 @@ class State:
         time.sleep(self.delay)
         return self.fault(asked) or {}
 
-    def answer(self, method: str, target: str, here: str, token: str, body: bytes) -> Answer:
-        """Return the answer to a request; here is the server's own address."""
+    def answer(self, method: str, target: str, here: str, token: str, body: bytes, marked: bool = False) -> Answer:
+        """Return the answer to a request; here is the server's own address, marked the header Metadata."""
         url = urlsplit(target)
+        self.settle()
+        inside = self.imds.answer(method, url.path, _query(url), marked, body)
+        if inside:
+            return inside
         if "/oauth2/" in url.path or "/.well-known/" in url.path or url.path.startswith("/metadata/"):
             return self._open(url, here)
         if token not in self.tokens:
             return _error(
                 401, "InvalidAuthenticationToken", "The access token is invalid.", {"WWW-Authenticate": "Bearer"}
             )
-        return _graph(self, json.loads(body)) if method == "POST" else _arm(self, url, here)
+        if url.path.lower() == "/providers/microsoft.resourcegraph/resources":
+            return _graph(self, json.loads(body))
+        return _written(self, method, url, here, body) or _arm(self, url, here)
 
     def _open(self, url: t.Any, here: str) -> Answer:
         """Answer what needs no token: the cloud's metadata and the sign-in."""
@@ -163,12 +208,36 @@ class Direct:
         target = url.removeprefix("https://azure.test")
         fault = self.state.play(f"{method} {target} {query_of(content)}")
         time.sleep(fault.get("silence", 0))
+        if fault.get("accept"):
+            self.state.answer(method, target, "https://azure.test", self.token, content)
         if "status" in fault:
             return fault["status"], fault.get("headers", {}), json.dumps(fault.get("body", {})).encode()
         if "text" in fault:
             return 200, {}, fault["text"].encode()
         status, headers, answer = self.state.answer(method, target, "https://azure.test", self.token, content)
         return status, headers, answer[: len(answer) // 2] if fault.get("cut") else answer
+
+
+def _query(url: t.Any) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(url.query).items()}
+
+
+def _written(state: State, method: str, url: t.Any, here: str, body: bytes) -> Answer | None:
+    """Return the answer of the part that writes, or None for a list."""
+    own = next((one for one in state.visible() if url.path.lower().startswith(f"/subscriptions/{one.id}/")), None)
+    if own is None:
+        return None
+    if "api-version" not in url.query:
+        return _error(400, "MissingApiVersionParameter", "The api-version query parameter is required.")
+    try:
+        content = json.loads(body) if body else {}
+    except ValueError:
+        return _error(400, "InvalidRequestContent", "The request content was invalid and could not be deserialized.")
+    with state.writing:
+        answer = state.writes[own.id].answer(Request(method, url.path, _query(url), content, here))
+    if method != "GET":
+        state.forget()
+    return answer if answer or method == "GET" else _error(404, "NotFound", f"No route for {method} {url.path}.")
 
 
 def _graph_row(item: Item, subscription: str) -> Item:
@@ -246,6 +315,7 @@ _ROUTES: list[tuple[str, str]] = [
     (r"/providers/microsoft.network/networkinterfaces", "nics"),
     (r"/providers/microsoft.network/publicipaddresses", "addresses"),
     (r"/providers/microsoft.compute/virtualmachinescalesets", "scale_sets"),
+    (r"/resourcegroups/([^/]+)/providers/microsoft.compute/virtualmachinescalesets", "scale_sets"),
     (r"/resources", "names"),
     (r"/resourcegroups/([^/]+)/resources", "names"),
 ]

@@ -18,6 +18,8 @@ _MARKS = "*~#!%$@^-+"
 _BUSY = {"allocated", "mixed", "planned"}
 # Prefixes of the states in which a node gets no more jobs until it is repaired.
 _LOST = ("drain", "down", "err", "fail", "inval", "no_resp", "unk")
+# Prefixes of the states of a node whose slurmd has not registered, or with other hardware than slurm.conf says.
+_ABSENT = ("down", "inval", "not_resp", "unk")
 # A node in the state completing becomes idle soon.
 _FREE = {"idle", "completing"}
 
@@ -53,6 +55,11 @@ class Node(t.NamedTuple):
     def lost(self) -> bool:
         """Return whether the node gets no more jobs."""
         return self.state.startswith(_LOST) or not self.answers
+
+    @property
+    def registered(self) -> bool:
+        """Return whether slurmd has registered and answers; the node may be drained."""
+        return self.answers and not self.state.startswith(_ABSENT)
 
     @property
     def condition(self) -> str:

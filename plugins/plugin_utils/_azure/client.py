@@ -19,6 +19,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors imp
     Redactor,
     RequestError,
     ThrottledError,
+    causes,
     plain,
 )
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import (
@@ -37,6 +38,15 @@ if t.TYPE_CHECKING:
     Send = Callable[[str, str, t.Any], tuple[int, t.Mapping[str, str], bytes]]
 
 _ATTEMPTS = 3  # for an answer that cannot be read
+_RETRIED = ["GET", "PUT", "PATCH", "POST", "DELETE"]  # a second write has the same effect as the first
+
+
+class Answer(t.NamedTuple):
+    """A successful answer; the body is empty if the answer has none, or none that can be read."""
+
+    status: int
+    headers: t.Mapping[str, str]
+    body: dict[str, t.Any]
 
 
 class Client:
@@ -51,20 +61,37 @@ class Client:
     ) -> None:
         self._send = send
         self._renew = renew or (lambda: None)
-        self._redact = redact or Redactor()
+        self.redact = redact or Redactor()
         self.endpoint = endpoint.rstrip("/")
 
     def get(self, path: str, query: t.Mapping[str, str]) -> dict[str, t.Any]:
         """Return the answer to a GET below the endpoint."""
-        return self._json("GET", self._url(path, query), None)
+        return self._json("GET", self.url(path, query), None)
 
     def post(self, path: str, query: t.Mapping[str, str], body: t.Any) -> dict[str, t.Any]:
         """Return the answer to a POST below the endpoint."""
-        return self._json("POST", self._url(path, query), body)
+        return self._json("POST", self.url(path, query), body)
+
+    def exchange(self, method: str, url: str, body: t.Any = None) -> Answer:
+        """Return the answer to any request with its headers; url is complete, as from C(url)."""
+        where = f"{method} {urlsplit(url).path}"
+        for attempt in range(_ATTEMPTS):
+            status, headers, content = self._send(method, url, body)
+            if status == 401 and attempt == 0:
+                self._renew()
+                continue
+            if status >= 300:
+                raise _refused(status, headers, content, where, self.redact)
+            answer = _decoded(content)
+            if isinstance(answer, dict):
+                return Answer(status, headers, answer)
+            if method != "GET" or not content.strip():
+                return Answer(status, headers, {})
+        raise BrokenAnswerError(status, "BrokenAnswer", "the answer is not JSON", _request_id(headers), where)
 
     def pages(self, path: str, query: t.Mapping[str, str]) -> Iterator[list[dict[str, t.Any]]]:
         """Yield the pages of a list; a next link must not leave this host or return to an earlier page."""
-        url = self._url(path, query)
+        url = self.url(path, query)
         seen = set()
         while url:
             if url in seen:
@@ -76,7 +103,8 @@ class Client:
             yield answer["value"]
             url = self._next(path, answer.get("nextLink"))
 
-    def _url(self, path: str, query: t.Mapping[str, str]) -> str:
+    def url(self, path: str, query: t.Mapping[str, str]) -> str:
+        """Return the address of a path below the endpoint."""
         return f"{self.endpoint}{path}?{urlencode(query, safe='$')}"
 
     def _next(self, path: str, link: t.Any) -> str:
@@ -100,7 +128,7 @@ class Client:
                 self._renew()
                 continue
             if status >= 300:
-                raise _refused(status, headers, content, where, self._redact)
+                raise _refused(status, headers, content, where, self.redact)
             answer = _decoded(content)
             usable = isinstance(answer, dict) and (wants is None or isinstance(answer.get(wants), list))
             last = attempt == _ATTEMPTS - 1
@@ -136,7 +164,7 @@ def _refused(
     )
     code = plain(inner.get("code") or error.get("code") or "Error", redact, 100)
     message = plain(inner.get("message") or error.get("message") or "no explanation", redact, 500)
-    return RequestError(status, code, message, _request_id(headers), where)
+    return RequestError(status, code, message, _request_id(headers), where, causes=causes(error, redact))
 
 
 def _request_id(headers: t.Mapping[str, str]) -> str:
@@ -194,7 +222,7 @@ class Sender:
         where = f"{method} {urlsplit(url).path}"
         with _ReadableErrors(self._redact, where), self._open.during(where):
             request = HttpRequest(method, url, json=body) if body is not None else HttpRequest(method, url)
-            response = self._pipeline.run(request, retry_on_methods=["GET", "POST"], **more).http_response
+            response = self._pipeline.run(request, retry_on_methods=_RETRIED, **more).http_response
             return response.status_code, response.headers, response.read()
 
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import typing as t
@@ -23,16 +24,33 @@ _PATTERNS = (
 )
 
 
+class Cause(t.NamedTuple):
+    """One reason of a refusal; target is the resource that it is about, or empty."""
+
+    code: str
+    message: str
+    target: str = ""
+
+
 class RequestError(AzureInventoryError):
     """Azure refused a request, or its answer cannot be used."""
 
     def __init__(
-        self, status: int, code: str, message: str, request_id: str = "", where: str = "", text: str = ""
+        self,
+        status: int,
+        code: str,
+        message: str,
+        request_id: str = "",
+        where: str = "",
+        text: str = "",
+        causes: t.Sequence[Cause] = (),
     ) -> None:
         """Accept the fields of the answer; text is the whole message if there is no answer."""
         self.status = status
         self.code = code
         self.message = message
+        self.request_id = request_id
+        self.causes = tuple(causes) or (Cause(code, message),)
         suffix = f" (request id {request_id})" if request_id else ""
         super().__init__(text or f"{where or 'Azure'} answered {status} {code}: {message}{suffix}")
 
@@ -58,6 +76,32 @@ class ThrottledError(NoAnswerError):
 
 class SlowError(NoAnswerError):
     """An answer did not arrive within its share of the deadline."""
+
+
+def causes(error: t.Any, redact: t.Callable[[str], str], depth: int = 8) -> list[Cause]:
+    """Return the innermost reasons of an error of Resource Manager, which nests them in details or as JSON in text."""
+    if not isinstance(error, dict):
+        return []
+    details = error.get("details")
+    inside = [*(details if isinstance(details, list) else []), _quoted(error.get("message"))]
+    found = [cause for one in inside for cause in causes(one, redact, depth - 1)] if depth else []
+    if found or not (error.get("code") or error.get("message")):
+        return list(dict.fromkeys(found))
+    message = plain(error.get("message") or "no explanation", redact, 1000)
+    return [
+        Cause(plain(error.get("code") or "Error", redact, 100), message, plain(error.get("target") or "", redact, 300))
+    ]
+
+
+def _quoted(message: t.Any) -> t.Any:
+    """Return the error that a message quotes as JSON, or None."""
+    if not isinstance(message, str) or not message.lstrip().startswith("{"):
+        return None
+    try:
+        answer = json.loads(message)
+    except (ValueError, RecursionError):
+        return None
+    return answer.get("error", answer) if isinstance(answer, dict) else None
 
 
 class Redactor:

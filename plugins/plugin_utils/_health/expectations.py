@@ -40,6 +40,9 @@ PROLOG = ("gpu_count", "gpu_ecc", "gpu_remap", "gpu_xid", "infiniband", "mounts"
 # Seconds for a whole set. Slurm ends a health check after 60.
 DEADLINES = {"fast": 30, "prolog": 10, "throughput": 5400, "all": 5400}
 
+# Checks that need another program, and the parameter that requests them.
+_REQUESTED = {"dcgm_health": "group", "nhc": "path"}
+
 _NVIDIA_SMI = tuple(name for name, check in table.CHECKS.items() if check.nvidia_smi)
 
 
@@ -89,12 +92,17 @@ def expectations(
         "vm_size": record["name"],
         "deadline_seconds": dict(DEADLINES),
         "sets": {
-            "fast": [name for name in checks if name not in THROUGHPUT and (name != "nhc" or checks[name]["path"])],
+            "fast": [name for name in checks if name not in THROUGHPUT and _requested(name, checks[name])],
             "prolog": list(PROLOG if prolog is None else prolog),
             "throughput": list(THROUGHPUT),
         },
         "checks": checks,
     }
+
+
+def _requested(name: str, params: Params) -> bool:
+    """Return whether a check that needs another program has been requested."""
+    return name not in _REQUESTED or params[_REQUESTED[name]] is not None
 
 
 def _defaults() -> dict[str, Params]:
@@ -137,7 +145,7 @@ def _hardware(name: str, record: Mapping[str, t.Any]) -> Params:
         "infiniband_bandwidth": {"gbitps_min": _fail(record, "ib_write_bw_gbitps")},
     }
     found = values.get(name, {})
-    if not gpus["count"] and (name in _NVIDIA_SMI or name == "gpu_xid"):
+    if not gpus["count"] and (name in _NVIDIA_SMI or name in ("gpu_xid", "dcgm_health")):
         found["enabled"] = False
     if name == "nvlink_errors" and not gpus.get("nvlinks"):
         found["enabled"] = False

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import typing as t
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ if t.TYPE_CHECKING:
 # Inputs that belong to no role: those of the whole cluster and of playbooks, and the names of DeepOps.
 CLUSTER: dict[str, dict[str, t.Any]] = {
     "gpucluster_containers": {"type": "bool"},
+    "gpucluster_join_clients": {"type": "list", "elements": "str"},
     "gpucluster_leaving_nodes": {"type": "list", "elements": "str"},
     "gpucluster_mirror": {"type": "str"},
     "gpucluster_networks": {"type": "dict"},
@@ -221,6 +223,17 @@ def _networks(value: t.Any) -> str:
     return "" if good else "names, each with a network such as 10.0.0.0/24 or a list of them"
 
 
+def _node_network(value: t.Any) -> str:
+    """Root of every machine in such a network gets the munge key."""
+    try:
+        network = ipaddress.ip_network(str(value))
+    except ValueError:
+        network = None
+    good = network is not None and network.prefixlen >= _WIDEST
+    return "" if good else "networks of nodes such as 10.0.128.0/17, of /8 or smaller"
+
+
+_WIDEST = 8
 _DIRECTORY = _matches(r"/[A-Za-z0-9._/+@:-]+", "an absolute path of letters, digits and ._/+@:-")
 _SHA256 = _matches(r"(sha256:[0-9a-f]{64})?", "sha256: and 64 hexadecimal digits")
 _RULES: dict[str, Rule] = {
@@ -241,6 +254,7 @@ _RULES: dict[str, Rule] = {
         _matches(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", "sha256:digest, in lower case")
     ),
     "gpu_power_limit": _matches(r"|default|max|[0-9]+(\.[0-9]+)?", "watts, default, max, or an empty text"),
+    "gpucluster_join_clients": _each(_node_network),
     "gpucluster_mirror": _empty_or(_url),
     "gpucluster_networks": _networks,
     "gpucluster_nfs_server": _empty_or(host),
@@ -268,6 +282,8 @@ _RULES: dict[str, Rule] = {
     "scratch_task_prolog_directory": _DIRECTORY,
     "scratch_epilog_directory": _DIRECTORY,
     "slurm_batch": _batch,
+    "slurm_join_clients": _each(_node_network),
+    "slurm_join_directory": _own_path,
     "slurm_block_sizes": _each(_matches(r"[1-9][0-9]*", "numbers of nodes")),
     "slurm_cluster_name": _matches(r"[a-z0-9][a-z0-9_-]*", "lower-case letters, digits, _ and -, such as training"),
     "slurm_configure_options": _each(_matches(r"--?[A-Za-z0-9][^\s;&|`$]*", "options such as --with-ucx=/usr")),

@@ -12,7 +12,8 @@ import json
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import actions, conf, hostlist
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as record_facts
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import actions, conf, hostlist, node_lines
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +29,10 @@ CONTROLLERS = ("cpu", "cpuset", "memory")
 
 def slurm_conf(inputs: Inputs, cgroup: bool = False) -> Config:
     """Return the settings of slurm.conf; mappings of the site are merged with the defaults."""
-    parts = (_cluster(inputs), _jobs(inputs, cgroup), _health(inputs), _scheduling(inputs), _accounting(inputs))
+    parts = (
+        *(_cluster(inputs), _jobs(inputs, cgroup), _shares(inputs), _health(inputs), _scheduling(inputs)),
+        _accounting(inputs),
+    )
     ours = {key: value for part in parts for key, value in part.items()}
     return merged(ours, inputs["slurm_config"], join=True)
 
@@ -173,6 +177,20 @@ def _jobs(inputs: Inputs, cgroup: bool) -> Config:
         "UnkillableStepTimeout": 300,
         "KillWait": 30,
     }
+
+
+def _shares(inputs: Inputs) -> Config:
+    """Return the resources of a job that requests none, so that jobs share a node; those of the smallest node."""
+    if not inputs.get("slurm_share_nodes"):
+        return {}
+    lines = node_lines.node_lines(inputs["slurm_nodes"], inputs.get("slurm_memory_headroom_percent", 5))
+    records = [group["record"] for group in inputs["slurm_nodes"]]
+    # The check of the input refuses another memory.
+    given = [int(line["RealMemory"]) if str(line["RealMemory"]).isdecimal() else 0 for line in lines]
+    memory = [mib // record_facts.cpu_count(record) for mib, record in zip(given, records)]
+    gpus = [(record_facts.cpu_count(record), record["gpus"]["count"]) for record in records]
+    cpus = [count // devices for count, devices in gpus if devices]
+    return {"DefMemPerCPU": min(memory, default=0) or None, "DefCPUPerGPU": min(cpus, default=0) or None}
 
 
 def _health(inputs: Inputs) -> Config:

@@ -88,11 +88,14 @@ def test_what_a_scenario_did_not_run_is_said_once_with_its_name(program: t.Any) 
   \u2502     msg: node.dcgm was not run
 INFO     login \u279c prepare: Executing
   \u2502     msg: "not run: upstream enroot (no mirror)"
+
+== not run: upstream (no mirror)
 """
 
     assert program.not_run([log, log]) == [
         "not run: LBNL NHC as provider (no mirror) [scenario nhc]",
         "not run: upstream enroot (no mirror) [scenario login]",
+        "not run: upstream (no mirror)",
     ]
 
 

@@ -26,7 +26,6 @@ EVERY_CHOICE = re.compile(r"_(source|provider)$")
 # What no scenario applies, and why. What a scenario does apply must not stand here.
 EXCEPTIONS = {
     "docker_source=upstream": "Docker's own packages are in no Debian mirror",
-    "slurm_source=url": "SchedMD's archive is in no Debian mirror; scenario slurm tries archives that are wrong",
 }
 
 

@@ -152,3 +152,17 @@ def test_containers_are_switched_by_words_as_well(given: str, expected: bool) ->
 def test_playbooks_read_no_switch_as_it_came() -> None:
     for path in FILE.parents[1].glob("*.yml"):
         assert "gpucluster_containers |" not in path.read_text(encoding="utf-8"), path
+
+
+def test_administrators_of_both_lists_may_always_log_in_to_nodes() -> None:
+    users = [{"name": "alice", "uid": 2001}, {"name": "carol", "uid": 2003, "sudo": True}]
+    groups = [{"name": "admins", "gid": 5001, "sudo": True}, {"name": "research", "gid": 5000}]
+    given = {"users_accounts": users, "users_groups": groups}
+
+    assert value("gpucluster_administrators", "gpu1", {}, **given) == ["carol"]
+    assert value("gpucluster_administrator_groups", "gpu1", {}, **given) == ["admins"]
+
+
+def test_administrators_of_the_lists_of_deepops() -> None:
+    assert value("gpucluster_administrators", "gpu1", {}, users=[{"username": "dan", "sudo": "yes"}]) == ["dan"]
+    assert value("gpucluster_administrator_groups", "gpu1", {}, groups_to_create=[]) == []

@@ -13,6 +13,7 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 WORDS = {
+    "azure_scale": ["set", "count", "nodes"],
     "gpu_clocks": ["state"],
     "lab_fault": ["node", "fault"],
     "node_remove": ["node"],

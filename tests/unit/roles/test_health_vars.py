@@ -43,3 +43,16 @@ def test_a_short_record_of_the_sites_own_is_enough(tmp_path: Path) -> None:
     found = role_values(tmp_path, "health", "[__health_config.vm_size, __health_config.checks.cpus.count]", cases)
 
     assert found == {"playbook": ["own", 2], "input": ["own", 2]}
+
+
+def test_dcgm_is_asked_only_where_requested_and_on_nodes_with_gpus(tmp_path: Path) -> None:
+    gpus = {**HARDWARE, "gpus": {"count": 8, "model": "H100", "memory_mib": 81559}}
+    cases: dict[str, dict[str, t.Any]] = {
+        "default": {"health_hardware": gpus},
+        "asked": {"health_hardware": gpus, "health_dcgm": "yes"},
+        "no gpus": {"health_hardware": HARDWARE, "health_dcgm": True},
+    }
+    check = "__health_config.checks.dcgm_health"
+    found = role_values(tmp_path, "health", f"[{check}.group, {check}.enabled]", cases)
+
+    assert found == {"default": [None, True], "asked": [0, True], "no gpus": [0, False]}

@@ -42,6 +42,7 @@ def inputs(**given: t.Any) -> dict[str, t.Any]:
         "slurm_private_tmp": False,
         "slurm_private_tmp_directory": "/var/spool/slurm-tmp",
         "slurm_qos": [],
+        "slurm_share_nodes": False,
         "slurm_source": "url",
         "slurm_source_checksum": f"sha256:{'0' * 64}",
         "slurm_source_url": "https://example.com/slurm.tar.bz2",

@@ -29,6 +29,20 @@ def test_present_users_are_those_that_do_not_go() -> None:
     assert account_names(USERS, "present") == ["alice", "bob", "carol"]
 
 
+def test_administrators_may_run_every_command() -> None:
+    rule = "ALL=(root) NOPASSWD: /usr/bin/systemctl"
+    users = [{"name": "alice", "sudo": True}, {"name": "bob", "sudo": rule}, {"name": "carol", "sudo": "yes"}]
+
+    assert account_names(users, "administrators") == ["alice", "carol"]
+
+
+def test_groups_of_administrators() -> None:
+    gone = {"name": "old", "sudo": True, "state": "absent"}
+    groups = [{"name": "admins", "gid": 5001, "sudo": True}, {"name": "research", "gid": 5000}, gone, "staff"]
+
+    assert account_names(groups, "administrators") == ["admins"]
+
+
 def test_another_word_is_refused() -> None:
-    with pytest.raises(AnsibleFilterError, match="allowed: key_pair, present or purged"):
+    with pytest.raises(AnsibleFilterError, match="allowed: administrators, key_pair, present or purged"):
         account_names(USERS, "all")

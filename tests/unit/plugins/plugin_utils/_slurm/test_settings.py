@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf, settings
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf, node_lines, nodes, settings
 from ansible_collections.hpcai.gpucluster.tests.unit.support.slurm_inputs import inputs, with_gpus
 
 
@@ -160,3 +160,48 @@ def test_the_digest_changes_with_what_slurmd_reads_at_start_alone() -> None:
 
 def test_a_machine_with_both_tasks_is_known() -> None:
     assert settings.on_both(inputs(slurm_controllers=["gpu2", "head1"])) == ["gpu2"]
+
+
+def shares(**given: t.Any) -> list[str]:
+    """Return the lines of slurm.conf with the resources of a job that requests none."""
+    text = conf.render(settings.slurm_conf(inputs(**given)))
+    return [line for line in text.splitlines() if line.startswith("Def")]
+
+
+def test_a_job_without_requests_uses_the_whole_node_unless_the_site_shares_nodes() -> None:
+    assert shares(slurm_nodes=with_gpus()) == []
+
+
+def test_shares_are_those_of_the_smallest_node() -> None:
+    big = {"gpucluster_vm_size": "Standard_ND96isr_H100_v5"}  # 96 CPUs, 8 GPUs
+    small = {"gpucluster_vm_size": "Standard_NC40ads_H100_v5"}  # 40 CPUs, 1 GPU
+    both = nodes.group(["a1", "b1"], {"a1": big, "b1": small})
+    one = nodes.group(["a1"], {"a1": big})
+
+    assert shares(slurm_nodes=one, slurm_share_nodes=True) == ["DefMemPerCPU=18951", "DefCPUPerGPU=12"]
+    assert shares(slurm_nodes=both, slurm_share_nodes=True) == ["DefMemPerCPU=7653", "DefCPUPerGPU=12"]
+
+
+def test_all_cpus_of_a_node_get_no_more_memory_than_the_node_has() -> None:
+    for size in ("lab", "simulated_h100", "DGX_H100"):
+        group = nodes.group(["n1"], {"n1": {"gpucluster_vm_size": size}})
+        found = settings.slurm_conf(inputs(slurm_nodes=group, slurm_share_nodes=True))
+        line = node_lines.node_lines(group)[0]
+        cpus = line["Sockets"] * line["CoresPerSocket"] * line["ThreadsPerCore"]
+
+        assert 0 <= line["RealMemory"] - found["DefMemPerCPU"] * cpus < cpus
+
+
+def test_fewer_cpus_than_gpus_give_no_default() -> None:
+    group = nodes.group(["n1"], {"n1": {"gpucluster_vm_size": "simulated_h100"}})
+
+    assert [line.split("=")[0] for line in shares(slurm_nodes=group, slurm_share_nodes=True)] == ["DefMemPerCPU"]
+
+
+def test_the_memory_of_the_inventory_and_the_keys_of_the_site_win() -> None:
+    variables = {"gpucluster_vm_size": "lab", "slurm_node_config": {"RealMemory": 1000}}
+    group = nodes.group(["n1"], {"n1": variables})
+    cpus = node_lines.node_lines(group)[0]["CoresPerSocket"] * node_lines.node_lines(group)[0]["Sockets"]
+
+    assert shares(slurm_nodes=group, slurm_share_nodes=True) == [f"DefMemPerCPU={1000 // cpus}"]
+    assert shares(slurm_nodes=group, slurm_share_nodes=True, slurm_config={"defmempercpu": 5}) == ["DefMemPerCPU=5"]

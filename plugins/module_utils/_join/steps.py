@@ -1,0 +1,190 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+Let a new machine join the cluster without Ansible, from a directory that the controller serves.
+
+The directory has C(join.json), the munge key and the built packages of Slurm. Only root can read it. Each step asks the
+machine first, so that an interrupted run goes on, and site.yml later finds what it would have made itself.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import typing as t
+from pathlib import Path
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import apply as accounts_apply
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Defaults, parse
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.sudo import SudoDropIn
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.nfs_mounts import Mounts, Wanted
+
+if t.TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+
+    Settings = Mapping[str, t.Any]
+
+SUDOERS = "/etc/sudoers.d/gpucluster-users"
+MUNGE_KEY = "/etc/munge/munge.key"
+# While it exists, a package starts no daemon.
+POLICY = "/usr/sbin/policy-rc.d"
+_APT = ("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300")
+
+
+class JoinError(Exception):
+    """The machine cannot join now; the message says why. The next attempt goes on."""
+
+
+def read(directory: Path) -> Settings:
+    """Return the settings of the cluster."""
+    try:
+        return t.cast("Settings", json.loads((directory / "join.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError) as exc:
+        raise JoinError(f"{directory}/join.json cannot be read: {exc}") from exc
+
+
+def join(host: Host, directory: Path, settings: Settings, key: bytes) -> list[str]:
+    """Bring the machine into the cluster and return the steps that changed it."""
+    _refuse_another_release(host, settings["release"])
+    if _is_active(host, "slurmd"):
+        return []
+    done = _accounts(host, settings["accounts"])
+    done += _packages(host, ["munge", "nfs-common"] if settings["mounts"] else ["munge"])
+    done += _key(host, key)
+    done += _user(host, settings["slurm"])
+    done += _slurm(host, directory, settings)
+    done += _mounts(host, settings["mounts"])
+    return done + _daemons(host)
+
+
+def _refuse_another_release(host: Host, release: Mapping[str, str]) -> None:
+    """Refuse a machine whose distribution is not that for which Slurm was built."""
+    pairs = (line.partition("=") for line in host.read("/etc/os-release").splitlines())
+    found = {name: "".join(shlex.split(value)) for name, _is, value in pairs}
+    for name, wanted in release.items():
+        if found.get(name) != wanted:
+            raise JoinError(f"this machine has {name} {found.get(name)}; the cluster's packages are for {wanted}")
+
+
+def _is_active(host: Host, unit: str) -> bool:
+    return host.run(["systemctl", "is-active", "--quiet", unit])[0] == 0
+
+
+def _accounts(host: Host, lists: Settings) -> list[str]:
+    """Create the users and groups. Their homes and keys are on shared storage."""
+    defaults = Defaults(lists["create_per_user_group"], lists["primary_group"], lists["shell"], lists["home_base"])
+    accounts, problems = parse(lists["users"], lists["groups"], lists["removed"], defaults)
+    if problems:
+        raise JoinError("; ".join(problems))
+    visudo = "/usr/sbin/visudo" if host.executable("/usr/sbin/visudo") else None
+    sudo = SudoDropIn(Path(SUDOERS), host.run, visudo)
+    try:
+        result = accounts_apply.reconcile(accounts, defaults, host, sudo, None, {}, False)
+    except accounts_apply.AccountsError as exc:
+        raise JoinError(str(exc)) from exc
+    return result.actions
+
+
+def _packages(host: Host, names: Sequence[str], versions: Sequence[str] = ()) -> list[str]:
+    """Install packages that are missing, without starting a daemon."""
+    missing = [name for name in names if not _installed(host, name)]
+    if not missing:
+        return []
+    present = host.read(POLICY)
+    host.write(POLICY, "#!/bin/sh\nexit 101\n", 0o755)
+    try:
+        environment = {"DEBIAN_FRONTEND": "noninteractive"}
+        _call(host, [*_APT, "update"], None, environment)
+        _call(host, [*_APT, "--no-install-recommends", "install", *(versions or missing)], None, environment)
+    finally:
+        host.write(POLICY, present, 0o755) if present else host.remove(POLICY)
+    return [f"install {' '.join(missing)}"]
+
+
+def _installed(host: Host, name: str) -> bool:
+    code, out, _err = host.run(["dpkg-query", "--show", "--showformat=${db:Status-Status}", name])
+    return code == 0 and out.strip() == "installed"
+
+
+def _key(host: Host, key: bytes) -> list[str]:
+    """Install the munge key. Nobody but munge can read it at any moment."""
+    if _has(host, MUNGE_KEY) and host.head(MUNGE_KEY, len(key) + 1) == key:
+        return []
+    # The runner restores these bytes. The program install makes a file that only root can read, then changes its owner.
+    text = key.decode("utf-8", "surrogateescape")
+    _call(host, ["install", "--owner=munge", "--group=munge", "--mode=0400", "/dev/stdin", MUNGE_KEY], text)
+    return ["install the munge key"]
+
+
+def _user(host: Host, slurm: Settings) -> list[str]:
+    """Create the user of Slurm's daemons, as the role slurm does."""
+    if any(line.startswith("slurm:") for line in host.read("/etc/passwd").splitlines()):
+        return []
+    command = ["useradd", "--system", "--uid", str(slurm["uid"]), "--no-create-home"]
+    details = ["--home-dir", slurm["home"], "--shell", "/usr/sbin/nologin", "--comment", "Slurm workload manager"]
+    _call(host, [*command, *details, "slurm"])
+    return ["create the user slurm"]
+
+
+def _slurm(host: Host, directory: Path, settings: Settings) -> list[str]:
+    """Install Slurm's packages from the archive of the cluster, and write the files of the role slurm."""
+    slurm = settings["slurm"]
+    done = []
+    if host.entries(slurm["directory"]) is None:
+        host.make_directory(str(Path(slurm["directory"]).parent))
+        _call(host, ["tar", "--extract", "--file", str(directory / "slurm.tar"), "-C", "/var/cache", "--no-same-owner"])
+        done.append("unpack Slurm")
+    for file in settings["files"]:
+        if not _has(host, file["path"]) or host.read(file["path"]) != file["content"]:
+            host.write(file["path"], file["content"], int(file["mode"], 8))
+            done.append(f"write {file['path']}")
+    names = [version.partition("=")[0] for version in slurm["packages"]]
+    return done + _packages(host, names, slurm["packages"])
+
+
+def _has(host: Host, path: str) -> bool:
+    directory, _slash, name = path.rpartition("/")
+    return name in (host.entries(directory) or [])
+
+
+def _mounts(host: Host, entries: Sequence[Settings]) -> list[str]:
+    """Mount the shared directories, as the module nfs_mounts does."""
+    if not entries:
+        return []
+    wanted = [Wanted(**{**entry, "options": tuple(entry["options"])}) for entry in entries]
+    mounts = Mounts(host, seconds=30)
+    try:
+        mounts.refuse(wanted)
+        why = mounts.support(wanted) or mounts.unreachable(wanted)
+        if why:
+            raise JoinError(why)
+        plan = mounts.plan(wanted)
+        if not plan.needed:
+            return []
+        mounts.refuse_loss(plan)
+        mounts.apply(plan, wanted)
+    except StorageError as exc:
+        raise JoinError(str(exc)) from exc
+    return [f"mount {entry.path}" for entry in plan.mount]
+
+
+def _daemons(host: Host) -> list[str]:
+    _call(host, ["systemctl", "daemon-reload"])
+    for unit in ("munge", "slurmd"):
+        _call(host, ["systemctl", "enable", "--quiet", unit])
+        _call(host, ["systemctl", "restart", unit])
+    return ["start munge and slurmd"]
+
+
+def _call(
+    host: Host, argv: Sequence[str], data: str | None = None, environment: Mapping[str, str] | None = None
+) -> None:
+    code, out, err = host.run(list(argv), data, environment)
+    if code:
+        raise JoinError(f"'{' '.join(argv)}' exited {code}: {(err or out).strip()[-2000:]}")

@@ -1,0 +1,87 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Query Slurm until it is in a wanted state, for a limited time."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import nodes as slurm_nodes
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
+
+# Seconds between two queries. A long wait queries the controller less often.
+_PAUSES = {60: 0.5, 600: 2.0}
+_LONGEST_PAUSE = 5.0
+_JOBS = "%T|%A %j of %u, %T, %L left"
+
+
+class Found(t.NamedTuple):
+    """
+    What one query found.
+
+    C(nodes) has, by name, whether the node registered, and its state with the reason. C(jobs) describes the jobs.
+    C(missing) means that Slurm's commands are not installed, so that waiting is useless.
+    """
+
+    reached: bool
+    problem: str = ""
+    nodes: t.Mapping[str, tuple[bool, str]] = {}
+    jobs: t.Sequence[str] = ()
+    missing: bool = False
+
+
+def controller(run: Runner) -> Found:
+    """Return whether a controller answers."""
+    code, out, err = run(["scontrol", "ping"])
+    return Found(" is UP" in out, (err or out).strip(), missing=code == bounded_run.MISSING)
+
+
+def nodes(run: Runner, names: Sequence[str]) -> Found:
+    """Return whether slurmd of each node has registered. A node that Slurm does not know has an empty state."""
+    # All nodes: the names of ten thousand would be too long for an argument.
+    code, out, err = run(["sinfo", "--all", "--Node", "--noheader", f"--format={slurm_nodes.FORMAT}"])
+    known = {node.name: (node.registered, node.condition) for node in slurm_nodes.parse(out)} if code == 0 else {}
+    states = {name: known.get(name, (False, "")) for name in names}
+    reached = all(registered for registered, _state in states.values())
+    return Found(reached, (err or out).strip() if code else "", states, missing=code == bounded_run.MISSING)
+
+
+def jobs(run: Runner, names: Sequence[str]) -> Found:
+    """Return whether no job uses the nodes, or any node if there are no names. Pending jobs do not count."""
+    where = [f"--nodelist={','.join(names)}"] if names else []
+    code, out, err = run(["squeue", "--noheader", "--all", f"--format={_JOBS}", *where])
+    if code:
+        return Found(False, (err or out).strip() or f"squeue exited {code}", missing=code == bounded_run.MISSING)
+    lines = [line.partition("|") for line in out.splitlines()]
+    left = [text.strip() for state, _bar, text in lines if state.strip() != "PENDING"]
+    return Found(not left, jobs=left)
+
+
+def wait(
+    query: Callable[[], Found],
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Found:
+    """Query until the state is reached, and return the last result. The last query is at the end of the time."""
+    begin = clock()
+    while True:
+        found = query()
+        left = begin + seconds - clock()
+        if found.reached or found.missing or left <= 0:
+            return found
+        sleep(min(left, _pause(clock() - begin)))
+
+
+def _pause(waited: float) -> float:
+    """Return the pause after a number of seconds."""
+    return next((pause for limit, pause in _PAUSES.items() if waited < limit), _LONGEST_PAUSE)

@@ -1,0 +1,57 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""
+A run in which nothing is wrong prints no line that says FAILED.
+
+Ansible prints FAILED - RETRYING for each retry, and fatal for each failure that it ignores. So a wait is one task whose
+program queries by itself, and only a task that truly failed, such as a download, is repeated.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+PATHS = sorted(
+    path
+    for pattern in ("playbooks/*.yml", "playbooks/tasks/*.yml", "roles/*/tasks/*.yml", "roles/*/handlers/*.yml")
+    for path in ROOT.glob(pattern)
+)
+REPEATED = re.compile(r"\w+ is succeeded")
+
+
+def _tasks(entries: t.Any) -> t.Iterator[dict[str, t.Any]]:
+    for entry in entries or []:
+        yield entry
+        for part in ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always"):
+            yield from _tasks(entry.get(part))
+
+
+def faults(text: str) -> list[str]:
+    """Return the names of the tasks that print a failure although nothing is wrong."""
+    return [
+        task.get("name", "?")
+        for task in _tasks(yaml.safe_load(text))
+        if task.get("ignore_errors") or ("until" in task and not REPEATED.fullmatch(str(task["until"])))
+    ]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: "/".join(path.parts[-3:]))
+def test_no_task_fails_until_something_happens(path: Path) -> None:
+    assert faults(path.read_text(encoding="utf-8")) == []
+
+
+def test_waits_and_ignored_failures_are_found() -> None:
+    text = """
+- block:
+    - {name: wait, until: found.rc == 0}
+    - {name: download, until: found is succeeded}
+    - {name: ignore, ignore_errors: true}
+"""
+    assert faults(text) == ["wait", "ignore"]

@@ -1,0 +1,228 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._join import cli, steps
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._accounts.fake_shadow import FakeShadow
+
+KEY = bytes(range(256))[:64]
+ACCOUNTS = ("/etc/passwd", "/etc/group", "/etc/shadow")
+SLURM = "/var/cache/gpucluster/slurm-1"
+SETTINGS: dict[str, t.Any] = {
+    "release": {"ID": "ubuntu", "VERSION_ID": "24.04"},
+    "slurm": {
+        "directory": SLURM,
+        "packages": ["slurm-smd=*+gpucluster.1", "slurm-smd-slurmd=*+gpucluster.1"],
+        "uid": 22078,
+        "home": "/var/spool/slurmctld",
+    },
+    "files": [
+        {"path": "/etc/default/slurmd", "content": 'SLURMD_OPTIONS="--conf-server c"\n', "mode": "0644"},
+        {"path": f"{SLURM}/.complete", "content": "", "mode": "0644"},
+    ],
+    "accounts": {
+        "users": [{"name": "alice", "uid": 2001}],
+        "groups": [],
+        "removed": [],
+        "create_per_user_group": True,
+        "primary_group": "users",
+        "shell": "/bin/bash",
+        "home_base": "/home",
+    },
+    "mounts": [],
+}
+
+
+class Node(FakeShadow):
+    """A new machine: accounts, files and installed packages in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: dict[str, str] = {"/etc/os-release": 'NAME="Ubuntu"\nID=ubuntu\nVERSION_ID="24.04"\n'}
+        self.packages: set[str] = set()
+        self.active: set[str] = set()
+        self.failing = ""
+        self.policy: list[bool] = []
+
+    def read(self, path: str) -> str:
+        return self.read_required(path) if path in ACCOUNTS else self.files.get(path, "")
+
+    def write(self, path: str, text: str, mode: int = 0o644) -> None:
+        self.files[path] = text
+
+    def remove(self, path: str) -> None:
+        self.files.pop(path, None)
+
+    def entries(self, path: str) -> list[str] | None:
+        found = [name[len(path) + 1 :].partition("/")[0] for name in self.files if name.startswith(f"{path}/")]
+        return found or None
+
+    def make_directory(self, path: str) -> None:
+        """Directories come with their files."""
+
+    def head(self, path: str, size: int) -> bytes:
+        return self.files[path].encode("utf-8", "surrogateescape")[:size]
+
+    def _tool(self, args: list[str], data: str | None = None, environment: t.Any = None) -> tuple[int, str, str]:
+        if self.failing and self.failing in " ".join(args):
+            self.calls.append(args)
+            return 100, "", "E: refused"
+        if args[0] == "useradd" and args[-1] == "slurm":
+            self.calls.append(args)
+            self.add("slurm", int(args[args.index("--uid") + 1]))
+            return 0, "", ""
+        own = {"apt-get": self._apt, "dpkg-query": self._query, "systemctl": self._systemctl, "install": self._install}
+        if args[0] in own:
+            self.calls.append(args)
+            return own[args[0]](args, data or "")
+        if args[0] == "tar":
+            self.calls.append(args)
+            self.files[f"{SLURM}/Packages"] = "x"
+            return 0, "", ""
+        return super()._tool(args, data)
+
+    def _apt(self, args: list[str], data: str) -> tuple[int, str, str]:
+        self.policy.append(steps.POLICY in self.files)
+        if "install" in args:
+            self.packages |= {name.partition("=")[0] for name in args[args.index("install") + 1 :]}
+        return 0, "", ""
+
+    def _query(self, args: list[str], data: str) -> tuple[int, str, str]:
+        return (0, "installed", "") if args[-1] in self.packages else (1, "", "no packages found")
+
+    def _install(self, args: list[str], data: str) -> tuple[int, str, str]:
+        assert "--mode=0400" in args
+        assert "--owner=munge" in args
+        self.files[args[-1]] = data
+        return 0, "", ""
+
+    def _systemctl(self, args: list[str], data: str) -> tuple[int, str, str]:
+        if args[1] == "is-active":
+            return (0 if args[-1] in self.active else 3), "", ""
+        if args[1] == "restart":
+            self.active.add(args[-1])
+        return 0, "", ""
+
+
+def join(node: Node, **changes: t.Any) -> list[str]:
+    return steps.join(node, Path("/run/gpucluster-join"), {**SETTINGS, **changes}, KEY)
+
+
+def test_a_new_machine_joins() -> None:
+    node = Node()
+
+    done = join(node)
+
+    assert node.active == {"munge", "slurmd"}
+    assert node.passwd["alice"]["uid"] == 2001
+    assert node.passwd["slurm"]["uid"] == 22078
+    assert node.packages == {"munge", "slurm-smd", "slurm-smd-slurmd"}
+    assert node.files[steps.MUNGE_KEY].encode("utf-8", "surrogateescape") == KEY
+    assert node.files["/etc/default/slurmd"].startswith("SLURMD_OPTIONS")
+    assert f"{SLURM}/.complete" in node.files
+    assert done[-1] == "start munge and slurmd"
+
+
+def test_packages_have_the_version_of_the_cluster() -> None:
+    node = Node()
+    join(node)
+
+    installs = [call for call in node.calls if call[0] == "apt-get" and "install" in call]
+    assert installs[-1][-2:] == ["slurm-smd=*+gpucluster.1", "slurm-smd-slurmd=*+gpucluster.1"]
+
+
+def test_no_package_starts_a_daemon_and_the_policy_is_removed() -> None:
+    node = Node()
+    join(node)
+
+    assert node.policy
+    assert all(node.policy)
+    assert steps.POLICY not in node.files
+
+
+def test_a_policy_of_the_site_is_restored_after_a_failure() -> None:
+    node = Node()
+    node.files[steps.POLICY] = "#!/bin/sh\nexit 0\n"
+    node.failing = "install munge"
+
+    with pytest.raises(steps.JoinError, match="exited 100: E: refused"):
+        join(node)
+
+    assert node.files[steps.POLICY] == "#!/bin/sh\nexit 0\n"
+
+
+def test_nothing_happens_where_slurmd_runs() -> None:
+    node = Node()
+    node.active.add("slurmd")
+
+    assert join(node) == []
+    assert [call[0] for call in node.calls] == ["systemctl"]
+
+
+@pytest.mark.parametrize(
+    "failing", ["install munge", "install --owner", "useradd --system", "tar", "slurm-smd=", "restart slurmd"]
+)
+def test_an_interrupted_run_goes_on(failing: str) -> None:
+    node, whole = Node(), Node()
+    join(whole)
+    node.failing = failing
+    with pytest.raises(steps.JoinError):
+        join(node)
+    assert "slurmd" not in node.active
+
+    node.failing = ""
+    join(node)
+
+    assert (node.files, node.packages, node.active) == (whole.files, whole.packages, whole.active)
+
+
+def test_a_second_run_changes_nothing_but_the_daemons() -> None:
+    node = Node()
+    join(node)
+    node.active.discard("slurmd")
+
+    assert join(node) == ["start munge and slurmd"]
+
+
+def test_another_distribution_is_refused_before_anything_changes() -> None:
+    node = Node()
+
+    with pytest.raises(steps.JoinError, match=r"VERSION_ID 24\.04; the cluster's packages are for 22\.04"):
+        join(node, release={"ID": "ubuntu", "VERSION_ID": "22.04"})
+
+    assert node.calls == []
+
+
+def test_wrong_accounts_are_refused() -> None:
+    accounts = {**SETTINGS["accounts"], "users": [{"name": "alice", "uid": 1}, {"name": "alice", "uid": 2}]}
+
+    with pytest.raises(steps.JoinError, match="alice"):
+        join(Node(), accounts=accounts)
+
+
+def test_the_program_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([str(tmp_path)]) == 1
+    assert "join.json cannot be read" in capsys.readouterr().err
+    assert cli.main([]) == 2
+
+
+def test_a_damaged_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "join.json").write_text("{", encoding="utf-8")
+
+    assert cli.main([str(tmp_path)]) == 1
+    assert "join.json" in capsys.readouterr().err
+
+
+def test_settings_without_a_key_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "join.json").write_text(json.dumps({"slurm": {}}), encoding="utf-8")
+    (tmp_path / "munge.key").write_bytes(KEY)
+
+    assert cli.main([str(tmp_path)]) == 1
+    assert "release" in capsys.readouterr().err

@@ -1,0 +1,395 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import copy
+import json
+import os
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import scope, sizes, template
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack import template as stack_template
+from ansible_collections.hpcai.gpucluster.tests.unit.support import arm_schema, azure_clusters
+
+GOLDEN = Path(__file__).parents[3] / "fixtures/azure_templates"
+SIZES = sizes.names()
+# Rewrites the golden templates: review the difference before you commit it.
+REGENERATE = "GPUCLUSTER_WRITE_TEMPLATES"
+
+
+def _rendered(name: str) -> dict[str, t.Any]:
+    return t.cast("dict[str, t.Any]", template.rendered(azure_clusters.EVERYTHING[name])["template"])
+
+
+def _of(rendered: t.Mapping[str, t.Any], kind: str) -> list[dict[str, t.Any]]:
+    return [resource for resource in rendered["resources"] if resource["type"] == f"Microsoft.{kind}"]
+
+
+def _text(value: t.Any) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
+@pytest.mark.parametrize("name", azure_clusters.EVERYTHING)
+def test_every_property_passes_the_models_of_the_sdk(name: str) -> None:
+    assert arm_schema.faults(_rendered(name)) == []
+
+
+def test_every_type_of_the_schema_is_rendered() -> None:
+    rendered = {resource["type"] for name in azure_clusters.EVERYTHING for resource in _rendered(name)["resources"]}
+
+    assert rendered == set(arm_schema.MODELS)
+
+
+def _scale_set() -> dict[str, t.Any]:
+    return copy.deepcopy(_of(_rendered("spot"), "Compute/virtualMachineScaleSets")[0])
+
+
+def _plant_misspelling(resource: dict[str, t.Any]) -> None:
+    properties = resource["properties"]
+    properties["singlePlacmentGroup"] = properties.pop("singlePlacementGroup")
+
+
+def _plant_enum(resource: dict[str, t.Any]) -> None:
+    resource["properties"]["virtualMachineProfile"]["evictionPolicy"] = "Remove"
+
+
+def _plant_nesting(resource: dict[str, t.Any]) -> None:
+    profile = resource["properties"]["virtualMachineProfile"]
+    profile["osProfile"]["disablePasswordAuthentication"] = True
+
+
+def _plant_type(resource: dict[str, t.Any]) -> None:
+    resource["sku"]["capacity"] = "2"
+
+
+def _plant_boolean(resource: dict[str, t.Any]) -> None:
+    resource["properties"]["overprovision"] = "false"
+
+
+def _plant_read_only(resource: dict[str, t.Any]) -> None:
+    resource["properties"]["uniqueId"] = "x"
+
+
+def _plant_missing(resource: dict[str, t.Any]) -> None:
+    interface = resource["properties"]["virtualMachineProfile"]["networkProfile"]["networkInterfaceConfigurations"][0]
+    del interface["name"]
+
+
+def _plant_expression(resource: dict[str, t.Any]) -> None:
+    resource["properties"]["virtualMachineProfile"]["osProfile"]["adminUsername"] = "[parameters('admin')]"
+
+
+def _plant_version(resource: dict[str, t.Any]) -> None:
+    resource["apiVersion"] = "2019-03-01"
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [
+        (_plant_misspelling, "singlePlacmentGroup: unknown"),
+        (_plant_enum, "'Remove' is none of Deallocate, Delete"),
+        (_plant_nesting, "osProfile.disablePasswordAuthentication: unknown"),
+        (_plant_type, "'2' is not a int"),
+        (_plant_boolean, "'false' is not a bool"),
+        (_plant_read_only, "uniqueId: read-only"),
+        (_plant_missing, "name: required"),
+        (_plant_expression, "is an expression"),
+        (_plant_version, "apiVersion"),
+    ],
+)
+def test_the_schema_catches(plant: t.Callable[[dict[str, t.Any]], None], words: str) -> None:
+    resource = _scale_set()
+    assert arm_schema.faults({"resources": [resource]}) == []
+    plant(resource)
+
+    found = arm_schema.faults({"resources": [resource]})
+
+    assert len(found) == 1
+    assert words in found[0]
+
+
+def test_the_schema_catches_a_fault_in_a_role_assignment() -> None:
+    assignment = copy.deepcopy(_of(_rendered("smallest"), "Authorization/roleAssignments")[0])
+    assignment["properties"]["roleId"] = assignment["properties"].pop("roleDefinitionId")
+
+    assert [fault.rpartition(".")[2] for fault in arm_schema.faults({"resources": [assignment]})] == [
+        "roleId: unknown to RoleAssignmentCreateParameters",
+        "roleDefinitionId: required by RoleAssignmentCreateParameters",
+    ]
+
+
+def _ids(value: t.Any) -> t.Iterator[str]:
+    """Yield the ids that a resource names outside dependsOn, with the one in its expression."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key != "dependsOn":
+                yield from _ids(item)
+                yield from _ids(key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _ids(item)
+    elif isinstance(value, str) and ("/providers/Microsoft." in value):
+        yield value.partition("'")[2].partition("'")[0] if value.startswith("[") else value
+
+
+@pytest.mark.parametrize("name", azure_clusters.EVERYTHING)
+def test_what_a_resource_names_is_there_before_it(name: str) -> None:
+    rendered = _rendered(name)
+    group = scope.group_id(azure_clusters.cluster()["subscription_id"], "hpc")
+    own = {scope.resource_id(group, item["type"], *item["name"].split("/")) for item in rendered["resources"]}
+
+    for resource in rendered["resources"]:
+        named = {found for found in _ids(resource) if found.startswith(group)}
+        networks = {found.partition("/subnets/")[0] for found in named if "/subnets/" in found}
+        used = {found for found in named if "/subnets/" not in found} | networks
+        assert used <= own, resource["name"]
+        assert set(resource.get("dependsOn", ())) <= own
+        assert used <= set(resource.get("dependsOn", ())), resource["name"]
+
+
+@pytest.mark.parametrize("name", azure_clusters.EVERYTHING)
+def test_names_of_resources_are_unique(name: str) -> None:
+    found = [(item["type"], item["name"].lower()) for item in _rendered(name)["resources"]]
+
+    assert len(found) == len(set(found))
+
+
+def test_the_template_is_literal() -> None:
+    for name in azure_clusters.EVERYTHING:
+        rendered = _rendered(name)
+        assert set(rendered) - {"outputs"} == {"$schema", "contentVersion", "resources"}
+        assert not any({"copy", "condition"} & set(resource) for resource in rendered["resources"])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_golden_template_of_each_size(size: str) -> None:
+    """To write them again: GPUCLUSTER_WRITE_TEMPLATES=yes pytest tests/unit/.../test_template.py -k golden."""
+    rendered = template.rendered(azure_clusters.set_of(size))["template"]
+    faults = arm_schema.faults(rendered)
+    # The custom data has a test of its own, and 4,000 characters that nobody can read.
+    for scale_set in _of(rendered, "Compute/virtualMachineScaleSets"):
+        scale_set["properties"]["virtualMachineProfile"]["osProfile"]["customData"] = "test_cloud_init.py"
+    path = GOLDEN / f"{size.lower()}.json"
+    if os.environ.get(REGENERATE) == "yes":
+        path.write_text(_text(rendered), encoding="utf-8")
+
+    assert path.read_text(encoding="utf-8") == _text(rendered)
+    assert faults == []
+
+
+def test_each_golden_template_has_a_size() -> None:
+    assert sorted(path.stem for path in GOLDEN.glob("*.json")) == sorted(size.lower() for size in SIZES)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_hpc_needs_is_the_default(size: str) -> None:
+    rendered = template.rendered(azure_clusters.set_of(size))["template"]
+    (scale_set,) = _of(rendered, "Compute/virtualMachineScaleSets")
+    properties = scale_set["properties"]
+    profile = properties["virtualMachineProfile"]
+    (interface,) = profile["networkProfile"]["networkInterfaceConfigurations"]
+
+    assert properties["orchestrationMode"] == "Uniform"
+    assert properties["singlePlacementGroup"] is True
+    assert properties["platformFaultDomainCount"] == 1
+    assert properties["overprovision"] is False
+    assert properties["upgradePolicy"] == {"mode": "Manual"}
+    assert interface["properties"]["enableAcceleratedNetworking"] is (size != "Standard_NC24rs_v3")
+    assert "latest" not in json.dumps(profile["storageProfile"]["imageReference"])
+    assert "publicIPAddress" not in json.dumps(interface)
+    assert profile["osProfile"]["linuxConfiguration"]["disablePasswordAuthentication"] is True
+    assert scale_set["identity"]["type"] == "UserAssigned"
+    assert scale_set["tags"]["slurm_role"] == "compute"
+    assert scale_set["tags"]["slurm_cluster"] == "hpc"
+    infiniband = sizes.find(size).infiniband
+    assert ("proximityPlacementGroup" in properties) is infiniband
+
+
+def test_a_system_disk_is_ephemeral_where_the_temporary_disk_is_big() -> None:
+    found = {}
+    for size in SIZES:
+        rendered = template.rendered(azure_clusters.set_of(size))["template"]
+        (scale_set,) = _of(rendered, "Compute/virtualMachineScaleSets")
+        found[size] = scale_set["properties"]["virtualMachineProfile"]["storageProfile"]["osDisk"]
+
+    managed = {size for size, disk in found.items() if "diffDiskSettings" not in disk}
+    assert managed == {
+        "Standard_NC24ads_A100_v4",
+        "Standard_NC48ads_A100_v4",
+        "Standard_NC96ads_A100_v4",
+        "Standard_ND128isr_NDR_GB200_v6",
+        "Standard_ND128isr_GB300_v6",
+    }
+    assert all(disk["caching"] == ("ReadWrite" if size in managed else "ReadOnly") for size, disk in found.items())
+
+
+def test_only_the_entrance_has_a_public_address() -> None:
+    interfaces = _of(_rendered("public"), "Network/networkInterfaces")
+
+    public = [item["name"] for item in interfaces if "publicIPAddress" in json.dumps(item["properties"])]
+    assert public == ["hpc-login-1"]
+    assert [item["name"] for item in _of(_rendered("public"), "Network/publicIPAddresses")] == [
+        "hpc-nat",
+        "hpc-login-1",
+    ]
+
+
+def test_machines_leave_through_nat_only() -> None:
+    (network,) = _of(_rendered("smallest"), "Network/virtualNetworks")
+    parts = {part["name"]: part["properties"] for part in network["properties"]["subnets"]}
+
+    assert set(parts) == {"head", "nodes", "AzureBastionSubnet"}
+    for name in ("head", "nodes"):
+        assert parts[name]["defaultOutboundAccess"] is False
+        assert parts[name]["natGateway"]["id"].endswith("/natGateways/hpc-nat")
+
+
+def _rules(name: str, group: str) -> dict[str, dict[str, t.Any]]:
+    groups = {item["name"]: item for item in _of(_rendered(name), "Network/networkSecurityGroups")}
+    return {rule["name"]: rule["properties"] for rule in groups[group]["properties"]["securityRules"]}
+
+
+@pytest.mark.parametrize("group", ["hpc-head", "hpc-nodes"])
+def test_a_security_group_ends_with_a_refusal(group: str) -> None:
+    rules = list(_rules("smallest", group).values())
+
+    assert rules[-1]["access"] == "Deny"
+    assert rules[-1]["priority"] == 4096
+    assert rules[-1]["sourceAddressPrefix"] == "*"
+    assert len({rule["priority"] for rule in rules}) == len(rules)
+    assert all(
+        rule["access"] == "Allow"
+        and rule["sourceAddressPrefix" if "sourceAddressPrefix" in rule else "sourceAddressPrefixes"]
+        not in ("*", "Internet", ["*"])
+        for rule in rules[:-1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "sources"),
+    [
+        ("smallest", "10.10.0.64/26"),
+        ("public", ["203.0.113.0/24", "198.51.100.7/32"]),
+        ("private", "VirtualNetwork"),
+        ("existing network", "VirtualNetwork"),
+    ],
+)
+def test_ssh_comes_from(name: str, sources: t.Any) -> None:
+    rule = _rules(name, "hpc-head")["ssh"]
+
+    assert rule.get("sourceAddressPrefix", rule.get("sourceAddressPrefixes")) == sources
+
+
+def test_nodes_admit_the_head_for_ssh_and_slurmd_only() -> None:
+    rule = _rules("smallest", "hpc-nodes")["ssh-and-slurmd"]
+
+    assert rule["sourceAddressPrefix"] == "10.10.0.0/26"
+    assert rule["destinationPortRanges"] == ["22", "6818"]
+
+
+def test_nothing_of_an_existing_network_is_written() -> None:
+    kinds = {item["type"] for item in _rendered("existing network")["resources"]}
+
+    assert not kinds & {"Microsoft.Network/virtualNetworks", "Microsoft.Network/natGateways"}
+
+
+def test_the_identity_of_the_nodes_has_no_role() -> None:
+    for name in azure_clusters.EVERYTHING:
+        assert "hpc-nodes" not in json.dumps(_of(_rendered(name), "Authorization/roleAssignments"))
+
+
+@pytest.mark.parametrize(
+    ("name", "roles"),
+    [
+        ("smallest", ["acdd72a7-3385-48ef-bd42-f606fba81ae7"]),
+        ("removal", ["b24988ac-6180-42a0-ab88-20f7382dd24c"]),
+        ("private", []),
+    ],
+)
+def test_the_controller_has_the_least_role(name: str, roles: list[str]) -> None:
+    found = _of(_rendered(name), "Authorization/roleAssignments")
+
+    assert [item["properties"]["roleDefinitionId"].rpartition("/")[2] for item in found] == roles
+
+
+def test_the_addresses_that_azure_chooses_are_outputs() -> None:
+    outputs = _rendered("storage")["outputs"]
+
+    assert set(outputs) == {"address_of_anf", "address_of_amlfs"}
+    assert outputs["address_of_anf"]["value"].endswith("/volumes/shared', '2026-08-01').mountTargets[0].ipAddress]")
+    assert "outputs" not in _rendered("smallest")
+
+
+@pytest.mark.parametrize("name", azure_clusters.EVERYTHING)
+def test_a_stack_takes_the_template(name: str) -> None:
+    stack_template.check(_rendered(name))
+
+
+def test_a_second_rendering_is_equal() -> None:
+    assert _text(_rendered("storage")) == _text(_rendered("storage"))
+
+
+def test_a_scale_set_is_split_at_the_limit() -> None:
+    result = template.rendered(azure_clusters.EVERYTHING["split"])
+
+    assert [(item["scale_set"], item["count"], item["max_count"]) for item in result["sets"]] == [
+        ("hpc-h100", 150, 300),
+        ("hpc-h100-2", 0, 300),
+        ("hpc-h100-3", 0, 100),
+    ]
+    assert [item["sku"]["capacity"] for item in _of(result["template"], "Compute/virtualMachineScaleSets")] == [
+        150,
+        0,
+        0,
+    ]
+    assert "3 placement groups of at most 300" in result["messages"][0]
+    assert "agreement with Azure" in result["messages"][1]
+
+
+def test_a_current_number_of_machines_is_kept() -> None:
+    result = template.rendered(azure_clusters.gpu_set(max_count=20), {"hpc-h100": "16", "other": 3})
+
+    assert [item["count"] for item in result["sets"]] == [16]
+    assert _of(result["template"], "Compute/virtualMachineScaleSets")[0]["sku"]["capacity"] == 16
+
+
+def test_a_reserved_set_has_no_single_placement_group() -> None:
+    (scale_set,) = _of(_rendered("reserved"), "Compute/virtualMachineScaleSets")
+    (member,) = _of(_rendered("reserved"), "Compute/capacityReservationGroups/capacityReservations")
+
+    assert scale_set["properties"]["singlePlacementGroup"] is False
+    assert member["sku"] == {"name": "Standard_NC96ads_A100_v4", "capacity": 2}
+
+
+def test_a_spot_set_has_its_policy_and_price() -> None:
+    (scale_set,) = _of(_rendered("spot"), "Compute/virtualMachineScaleSets")
+    profile = scale_set["properties"]["virtualMachineProfile"]
+
+    assert profile["priority"] == "Spot"
+    assert profile["evictionPolicy"] == "Deallocate"
+    assert profile["billingProfile"] == {"maxPrice": 12.5}
+    assert scale_set["zones"] == ["2"]
+
+
+def test_the_tags_make_the_groups() -> None:
+    machines = {
+        item["name"]: item["tags"]["slurm_role"] for item in _of(_rendered("public"), "Compute/virtualMachines")
+    }
+
+    assert machines == {
+        "hpc-controller": "controller,database,build,nfs_server",
+        "hpc-login-1": "login",
+        "hpc-login-2": "login",
+    }
+
+
+def test_tags_of_the_user_are_on_every_resource_that_has_tags() -> None:
+    tagged = [item for item in _rendered("removal")["resources"] if "tags" in item]
+
+    assert len(tagged) > 8
+    assert all(item["tags"]["owner"] == "alice" for item in tagged)
+    assert all(item["tags"]["gpucluster_delete_after"] == "7d" for item in tagged)
