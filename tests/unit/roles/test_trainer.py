@@ -106,7 +106,7 @@ def test_the_trainer_refuses_wrong_sizes_before_it_loads_pytorch(tmp_path: Path,
     assert message in done.stderr
 
 
-def rendered(**variables: t.Any) -> str:
+def rendered(backend: str = "torch", **variables: t.Any) -> str:
     """Return the job script, by Ansible's own templating."""
     loader = DataLoader()
     values = {
@@ -114,8 +114,11 @@ def rendered(**variables: t.Any) -> str:
         for file in ("defaults/main.yml", "vars/main.yml")
         for name, value in loader.load_from_file(str(ROLE / file), trusted_as_template=True).items()
     }
-    text = (ROLE / "templates/torch.sbatch.j2").read_text()
-    templar = Templar(loader=loader, variables={**values, "ansible_managed": "managed", **variables})
+    name = values["__training_templates"][backend]
+    text = (ROLE / f"templates/{name}.sbatch.j2").read_text()
+    templar = Templar(
+        loader=loader, variables={**values, "ansible_managed": "managed", "__training_backend": backend, **variables}
+    )
     return str(templar.template(trust_as_template(text)))
 
 
@@ -140,6 +143,36 @@ def test_the_job_of_a_node_without_gpus_asks_for_none() -> None:
     assert "#SBATCH --ntasks-per-node=1" in script
     assert "gpus-per-node" not in script
     assert "cpu-bind" not in script
+
+
+def is_shell(script: str) -> bool:
+    return subprocess.run(["bash", "-n"], input=script, text=True, check=False, timeout=10).returncode == 0
+
+
+def test_megatron_is_an_option_of_the_same_job() -> None:
+    assert "--backend megatron" in rendered("megatron", gpucluster_hardware=H200)
+    assert "--backend" not in rendered("torch", gpucluster_hardware=H200)
+
+
+def test_nemo_runs_in_its_container_with_the_parameters_of_the_seed() -> None:
+    script = rendered("nemo", gpucluster_hardware=H200)
+
+    for text in (
+        "#SBATCH --nodes=8",
+        "--container-image=nvcr.io/nvidia/nemo:24.07",
+        "model.micro_batch_size=4",
+        "pmix",
+    ):
+        assert text in script, text
+    assert is_shell(script)
+
+
+def test_opt_175b_is_rendered_for_992_gpus() -> None:
+    script = rendered("metaseq", training_recipe="opt_175b", gpucluster_hardware={})
+
+    assert "--model-size 175b" in script
+    assert "--num-nodes 124 --num-gpus 8" in script
+    assert is_shell(script)
 
 
 def run_job(tmp_path: Path, status: int, restarts: int = 0) -> tuple[int, str]:
