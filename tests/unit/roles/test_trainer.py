@@ -145,6 +145,17 @@ def test_the_job_of_a_node_without_gpus_asks_for_none() -> None:
     assert "cpu-bind" not in script
 
 
+def test_data_is_copied_to_local_drives_where_that_is_wanted() -> None:
+    given = {"training_recipe": "tiny", "training_stage_directory": "/scratch/t", "gpucluster_hardware": {}}
+    script = rendered(**given)
+
+    assert "/scratch/t /usr/share/common-licenses/GPL-3 || exit 1" in script
+    assert "--data-directory /scratch/t" in script
+    assert is_shell(script)
+    # The other recipe makes its tokens.
+    assert "data-directory" not in rendered(**{**given, "training_recipe": "gpt3_126m"})
+
+
 def is_shell(script: str) -> bool:
     return subprocess.run(["bash", "-n"], input=script, text=True, check=False, timeout=10).returncode == 0
 
