@@ -146,7 +146,11 @@ def test_the_job_of_a_node_without_gpus_asks_for_none() -> None:
 
 
 def test_data_is_copied_to_local_drives_where_that_is_wanted() -> None:
-    given = {"training_recipe": "tiny", "training_stage_directory": "/scratch/t", "gpucluster_hardware": {}}
+    given: dict[str, t.Any] = {
+        "training_recipe": "tiny",
+        "training_stage_directory": "/scratch/t",
+        "gpucluster_hardware": {},
+    }
     script = rendered(**given)
 
     assert "/scratch/t /usr/share/common-licenses/GPL-3 || exit 1" in script
