@@ -75,7 +75,7 @@ class Controller:
 
     def tag(self) -> str:
         """Return what the program says of the time."""
-        return re.findall(r"deleted at (\S+)", self.run("status")[1])[-1]
+        return str(re.findall(r"deleted at (\S+)", self.run("status")[1])[-1])
 
 
 @pytest.fixture
