@@ -49,7 +49,7 @@ class ActionModule(ActionBase):
             group=f"/subscriptions/{found.subscription}/resourceGroups/{arguments['resource_group']}",
             cluster=arguments["cluster"],
             set=arguments["set"],
-            count=arguments["count"],
+            machines=arguments["count"],
             remove=tuple(arguments["remove"]),
             limit=arguments["limit"],
         )

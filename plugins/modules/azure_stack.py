@@ -88,7 +88,9 @@ options:
     type: bool
     default: true
   deny:
-    description: What Azure denies to other callers for the resources of the stack (C(denySettings)).
+    description:
+      - What Azure denies to other callers for the resources of the stack (C(denySettings)).
+      - A value other than V(none) also denies changes by scaling, and needs the role C(Azure Deployment Stack Owner).
     type: str
     choices: [none, denyDelete, denyWriteAndDelete]
     default: none
@@ -112,6 +114,7 @@ options:
 notes:
   - Options that are not set are read from the same environment variables as by
     P(hpcai.gpucluster.azure_vms#inventory), such as E(AZURE_TENANT_ID), E(AZURE_CLIENT_ID) and E(AZURE_CLIENT_SECRET).
+    Without these, O(auth_source) is V(auto) and O(cloud_environment) is V(AzureCloud).
   - The identity needs C(Contributor) on the subscription, or on an existing resource group. For role assignments in the
     template it also needs C(Role Based Access Control Administrator).
 seealso:

@@ -79,6 +79,15 @@ def certificate(folder: Path) -> Path:
     return path
 
 
+def task_play(name: str, options: t.Any, result: Path, **task: t.Any) -> list[dict[str, t.Any]]:
+    """Return a play with one task, whose failure ends nothing and whose result is written to a file."""
+    first = {name: options, "register": "found", "ignore_errors": True, **task}
+    write = {"ansible.builtin.copy": {"dest": str(result), "content": "{{ found | to_json }}"}}
+    return [
+        {"hosts": "localhost", "gather_facts": False, "tasks": [first, {**write, "check_mode": False, "diff": False}]}
+    ]
+
+
 class Azure:
     """The server, from the outside."""
 
@@ -186,6 +195,14 @@ class Azure:
             "ANSIBLE_LOCAL_TEMP": str(self.folder / "tmp"),
             "REQUESTS_CA_BUNDLE": str(self.certificate),
         }
+
+    def module(self, name: str, options: t.Any, *arguments: str, **play: t.Any) -> tuple[Run, t.Any]:
+        """Run one task, in a loop if a keyword says so, and return the run and the result of the task."""
+        playbook, result = self.folder / "task.yml", self.folder / "result.json"
+        result.unlink(missing_ok=True)
+        playbook.write_text(json.dumps(task_play(name, options, result, **play)), encoding="utf-8")
+        run = self.run("ansible-playbook", str(playbook), *arguments, environment=self.signed_in())
+        return run, json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
 
     def run(self, tool: str, *arguments: str, environment: dict[str, str] | None = None) -> Run:
         """Run a tool of Ansible in a bare environment and measure it."""

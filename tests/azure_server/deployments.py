@@ -138,7 +138,7 @@ def what_if(services: Services, body: Item, group_id: str, location: str) -> Ite
     if properties.get("validationLevel", "Provider") != "Template":
         services.check(properties["template"], group_id, location)
     found = whatif.changes(services.store, properties["template"], group_id)
-    return {"status": "Succeeded", "properties": {"correlationId": "c-1", "changes": found}}
+    return {"status": "Succeeded", "properties": {"changes": found}}
 
 
 class Stacks:

@@ -64,6 +64,7 @@ class Writes:
             (r"/subscriptions/[^/]+/operationresults/([^/]+)", ("GET",), self._result),
             (_GROUP, ("GET", "PUT", "PATCH", "DELETE", "HEAD"), self._group),
             (f"{_GROUP}/resources", ("GET",), self._contents),
+            (rf"{_GROUP}/providers/microsoft\.resources/tags/default", ("PATCH",), self._tags),
             (rf"/subscriptions/[^/]+{_DEPLOYMENT}", ("POST",), self._deployment),
             (_STACK, ("GET", "PUT", "DELETE"), self._stack),
             (rf"{_STACK}/exporttemplate", ("POST",), self._export),
@@ -129,6 +130,16 @@ class Writes:
             found["properties"]["provisioningState"] = "Deleting"
             return self._accepted(request, self._store.start([lambda: self._store.drop_group(name)], self._seconds))
         return _json(found)
+
+    def _tags(self, request: Request, _match: re.Match[str]) -> Answer:
+        """Merge tags into those of a group."""
+        self._need_group(request.path)
+        found = t.cast("Item", self._store.group(request.path.split("/")[4]))
+        if request.body.get("operation") != "Merge":
+            raise RefusedError(400, "InvalidTagsOperation", "The operation is not supported here.")
+        found["tags"] = {**(found.get("tags") or {}), **request.body["properties"]["tags"]}
+        self._store.groups[found["name"].lower()] = found
+        return _json({"properties": {"tags": found["tags"]}})
 
     def _contents(self, request: Request, _match: re.Match[str]) -> Answer | None:
         name = request.path.split("/")[4]

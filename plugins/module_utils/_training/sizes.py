@@ -4,13 +4,14 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Figures that follow from the shape of a model: parameters, floating-point operations, memory, size of a checkpoint.
+Figures that follow from a recipe: parameters, floating-point operations, memory, checkpoint, learning rate.
 
 The trainer uses the same file, so a report and a log of the trainer agree.
 """
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 if t.TYPE_CHECKING:
@@ -111,3 +112,14 @@ def memory_bytes(recipe: Recipe, gpus: int) -> int:
     activations = tokens * model.hidden * kept / parallel.tensor
     logits = tokens * model.padded_vocabulary * 6 / parallel.tensor
     return int(states + activations + logits)
+
+
+def learning_rate(recipe: Recipe, step: int) -> float:
+    """Return the learning rate of a step, from 1: a line up, half a cosine down, and a constant end."""
+    optimizer, schedule = recipe.optimizer, recipe.schedule
+    if step <= schedule.warmup:
+        return optimizer.learning_rate * step / schedule.warmup
+    way = max(1, schedule.steps - schedule.constant - schedule.warmup)
+    part = min(1.0, (step - schedule.warmup) / way)
+    span = optimizer.learning_rate - optimizer.minimum_learning_rate
+    return optimizer.minimum_learning_rate + span * (1 + math.cos(math.pi * part)) / 2

@@ -23,12 +23,12 @@ if t.TYPE_CHECKING:
 
 
 class Asked(t.NamedTuple):
-    """The options of the task; count is None and remove is empty in a task that only reads."""
+    """The options of the task; machines is None and remove is empty in a task that only reads."""
 
     group: str
     cluster: str
     set: str
-    count: int | None = None
+    machines: int | None = None
     remove: tuple[str, ...] = ()
     limit: int = 0
 
@@ -59,22 +59,22 @@ def run(arm: Arm, asked: Asked, left: Callable[[], float], tell: Callable[[str],
 
     before = read()
     have = len(scale_sets.instances(before))
-    if asked.count is not None and asked.count < have:
+    if asked.machines is not None and asked.machines < have:
         raise scale_sets.ScaleError(
-            f"the set {asked.set} has {have} machines, and count is {asked.count}. A set shrinks by the names of the "
-            "nodes (remove), because otherwise Azure chooses them; the playbook azure_scale chooses idle nodes"
+            f"the set {asked.set} has {have} machines, and count is {asked.machines}. A set shrinks by the names of "
+            "the nodes (remove), because otherwise Azure chooses them; the playbook azure_scale chooses idle nodes"
         )
     scaler = Scaler(arm, read, left, tell)
     outcome = _foreseen(before, asked) if check_mode else _done(scaler, asked, before)
     result = described(asked, before, outcome)
-    if outcome.problems and asked.count is not None:
+    if outcome.problems and asked.machines is not None:
         raise ShortError(_shortage(asked, outcome), result)
     return result
 
 
 def _done(scaler: Scaler, asked: Asked, before: list[ScaleSet]) -> Outcome:
-    if asked.count is not None:
-        return scaler.grow(asked.count)
+    if asked.machines is not None:
+        return scaler.grow(asked.machines)
     if asked.remove:
         return scaler.remove(asked.remove)
     return Outcome(before, [], [], unusable(before))
@@ -82,13 +82,13 @@ def _done(scaler: Scaler, asked: Asked, before: list[ScaleSet]) -> Outcome:
 
 def _foreseen(before: list[ScaleSet], asked: Asked) -> Outcome:
     """Return what a run would do, without a write; the new machines have no names yet."""
-    if asked.count is not None:
+    if asked.machines is not None:
         broken = [one for one in scale_sets.instances(before) if one.broken]
-        capacities = {growth.scale_set.name: growth.capacity for growth in plan.growths(before, asked.count)}
+        capacities = {growth.scale_set.name: growth.capacity for growth in plan.growths(before, asked.machines)}
         after = [one._replace(capacity=capacities.get(one.name, one.capacity)) for one in before]
         new = [
             scale_sets.Instance(one.scale_set.name, "", "", "", "new", "new", "")
-            for one in plan.growths(before, asked.count)
+            for one in plan.growths(before, asked.machines)
             for _number in range(one.capacity - sum(not instance.broken for instance in one.scale_set.instances))
         ]
         return Outcome(after, new, broken, [])
@@ -142,4 +142,4 @@ def _text(sets: list[ScaleSet]) -> str:
 def _shortage(asked: Asked, outcome: Outcome) -> str:
     ready = sum(one.usable for one in scale_sets.instances(outcome.sets))
     more = f" {len(outcome.added)} new machines run and can join." if outcome.added else ""
-    return f"the set {asked.set} has {ready} of {asked.count} machines.{more} {' '.join(outcome.problems)}"
+    return f"the set {asked.set} has {ready} of {asked.machines} machines.{more} {' '.join(outcome.problems)}"

@@ -86,7 +86,7 @@ class Templates(t.NamedTuple):
 
 def read(answer: Mapping[str, t.Any], known: Templates, keep_capacity: bool = True) -> Reading:
     """Return the changes; a resource that what-if cannot judge is one if the template was edited."""
-    rows = {str(one.get("resourceId")).lower(): one for one in (answer.get("properties") or {}).get("changes") or []}
+    rows = _rows(answer.get("properties") or {})
     last = {one.id.lower(): one.body for one in known.last}
     reading = Reading([], {}, [])
     for one in known.now:
@@ -102,6 +102,12 @@ def read(answer: Mapping[str, t.Any], known: Templates, keep_capacity: bool = Tr
             if known.edited:
                 reading.changes.append(change(one, "Unsupported", []))
     return reading
+
+
+def _rows(properties: Mapping[str, t.Any]) -> dict[str, Mapping[str, t.Any]]:
+    """Return the rows by ID in lower case; what Azure calls potential depends on values that do not exist yet."""
+    rows = [*(properties.get("potentialChanges") or []), *(properties.get("changes") or [])]
+    return {str(one.get("resourceId")).lower(): one for one in rows}
 
 
 def _read_existing(
@@ -185,7 +191,7 @@ class _Values(t.NamedTuple):
 def _is_change(row: Mapping[str, t.Any], path: str, values: _Values) -> bool:
     kind = str(row.get("propertyChangeType")).lower()
     before, after = row.get("before"), row.get("after")
-    if kind == "noeffect" or templates.is_expression(after):
+    if kind == "noeffect":
         return False
     if kind == "delete":
         if values.now is not _MISSING:

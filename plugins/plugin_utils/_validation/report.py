@@ -12,6 +12,7 @@ from collections import Counter
 from datetime import datetime, timezone
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._training.judge import against
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.advice import advice
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import (
     FAIL,
@@ -82,6 +83,7 @@ def build(stages: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any
     }
     if baseline:
         report["baseline"] = compare(report, baseline)
+        _judge_training(report, baseline)
     report["verdict"] = verdict(report)
     report["summary"] = summary(report)
     report["worst"] = worst(report)
@@ -248,6 +250,17 @@ def _versions(preflight: t.Mapping[str, t.Any]) -> dict[str, str]:
 def _key(item: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
     """Return the key that identifies a check in two reports."""
     return item["check"], item["node"], item.get("group")
+
+
+def _judge_training(report: Report, baseline: t.Mapping[str, t.Any]) -> None:
+    """Judge the speed of a training run by that of an earlier run of the same recipe on as many ranks."""
+    now, before = report.get("training"), baseline.get("training")
+    if not now or not before or any(now[key] != before[key] for key in ("recipe", "backend", "ranks", "device")):
+        return
+    speed = (before["figures"] or {}).get("tokens_per_second_per_gpu")
+    for item in report["checks"]:
+        if item["check"] == "training.speed" and item["status"] != FAIL:
+            item["status"], item["message"] = against(item["measured"], speed, f"run {baseline.get('run')}")
 
 
 def _change(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any], least: float) -> dict[str, t.Any] | None:

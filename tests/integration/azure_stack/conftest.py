@@ -16,8 +16,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # a plain checkout is no package
 
-from azure_server.client import SECRET, SUBSCRIPTION, Azure  # type: ignore[import-not-found]
+from azure_server.client import SECRET, SUBSCRIPTION, Azure, task_play  # type: ignore[import-not-found]
 from azure_server.example import TEMPLATE  # type: ignore[import-not-found]
+
+MODULE = "hpcai.gpucluster.azure_stack"
 
 
 class Result(t.NamedTuple):
@@ -64,29 +66,24 @@ class Cluster:
 
     def playbook(self, **options: t.Any) -> Path:
         """Write a playbook with one task."""
+        given = self._given(**options)
+        path = self.folder / "stack.yml"
+        path.write_text(json.dumps(task_play(MODULE, given, self.folder / "result")), encoding="utf-8")
+        return path
+
+    def _given(self, **options: t.Any) -> dict[str, t.Any]:
         given = {**self.options, "template": self.template, **options}
         if given.get("state") == "absent":
             given.pop("template")
-        tasks = [
-            {"hpcai.gpucluster.azure_stack": given, "register": "found", "ignore_errors": True},
-            {"ansible.builtin.copy": {"dest": str(self.folder / "result"), "content": "{{ found | to_json }}"}}
-            | {"check_mode": False, "diff": False},
-        ]
-        path = self.folder / "stack.yml"
-        path.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]), encoding="utf-8")
-        return path
+        return given
 
     def run(self, *arguments: str, **options: t.Any) -> Result:
         """Run the task, and look for secrets in all that it printed."""
-        (self.folder / "result").unlink(missing_ok=True)
-        done = self.azure.run(
-            "ansible-playbook", str(self.playbook(**options)), *arguments, environment=self.azure.signed_in()
-        )
+        done, found = self.azure.module(MODULE, self._given(**options), *arguments)
         text = done.out + done.err
         assert SECRET not in text
         assert not re.search(r"token-[0-9a-f]{8}", text)
         assert "I2Nsb3Vk" not in text.replace(json.dumps(self.template), "")
-        found = json.loads((self.folder / "result").read_text(encoding="utf-8")) if done.rc == 0 else {}
         return Result(done.rc, found, text)
 
     def absent(self, *arguments: str, **options: t.Any) -> Result:

@@ -67,57 +67,47 @@ class Run(t.NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def played(azure: t.Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def played(azure: t.Any) -> Run:
     """Play all faults: up with faults, up without, down with the faults of removal."""
     from azure_server.client import SUBSCRIPTION  # type: ignore[import-not-found]
     from azure_server.example import TEMPLATE  # type: ignore[import-not-found]
 
-    folder = tmp_path_factory.mktemp("faults")
     names = [*SURVIVED, *NAMED]
     azure.control(subscriptions=[{"id": SUBSCRIPTION}], quota=False)
     found, text = [], ""
     for state, wanted in (("present", names), ("present", []), ("absent", list(SURVIVED))):
         azure.faults(*[{"name": name, "for": _group(name)} for name in wanted])
-        result, said = _play(azure, folder, names, TEMPLATE, state)
+        result, said = _play(azure, names, TEMPLATE, state)
         found.append(result)
         text += said
     contents = azure.contents()
-    return Run(*found, left=[*contents["groups"], *contents["resources"]], text=text)
+    return Run(found[0], found[1], found[2], [*contents["groups"], *contents["resources"]], text)
 
 
 def _group(name: str) -> str:
     return f"rg-{name.replace('_', '-')}-x"
 
 
-def _play(azure: t.Any, folder: Path, names: list[str], template: t.Any, state: str) -> tuple[dict[str, t.Any], str]:
-    task = {
-        "hpcai.gpucluster.azure_stack": {
-            "name": "training",
-            "cluster": "training",
-            "resource_group": "{{ item.group }}",
-            "location": "southcentralus",
-            "state": state,
-            "retries": 3,
-            "request_timeout": 2,
-            "timeout": 60,
-            **({"template": "{{ item.template }}"} if state == "present" else {}),
-        },
-        "loop": "{{ clusters }}",
-        "loop_control": {"label": "{{ item.group }}"},
-        "register": "found",
-        "ignore_errors": True,
+def _play(azure: t.Any, names: list[str], template: t.Any, state: str) -> tuple[dict[str, t.Any], str]:
+    options = {
+        "name": "training",
+        "cluster": "training",
+        "resource_group": "{{ item.group }}",
+        "location": "southcentralus",
+        "state": state,
+        "retries": 3,
+        "request_timeout": 2,
+        "timeout": 60,
+        **({"template": "{{ item.template }}"} if state == "present" else {}),
     }
-    write = {"ansible.builtin.copy": {"dest": str(folder / "result"), "content": "{{ found.results | to_json }}"}}
     clusters = [
         {"group": _group(name), "template": json.loads(json.dumps(template).replace("training-rg", _group(name)))}
         for name in names
     ]
-    play = {"hosts": "localhost", "gather_facts": False, "vars": {"clusters": clusters}, "tasks": [task, write]}
-    (folder / "faults.yml").write_text(json.dumps([play]), encoding="utf-8")
-    done = azure.run("ansible-playbook", str(folder / "faults.yml"), environment=azure.signed_in())
-    assert done.rc == 0, done.out + done.err
-    rows = json.loads((folder / "result").read_text(encoding="utf-8"))
-    return dict(zip(names, rows)), done.out + done.err
+    control = {"label": "{{ item.group }}"}
+    run, found = azure.module("hpcai.gpucluster.azure_stack", options, loop=clusters, loop_control=control)
+    assert run.rc == 0, run.out + run.err
+    return dict(zip(names, found["results"])), run.out + run.err
 
 
 @pytest.mark.parametrize("fault", SURVIVED)

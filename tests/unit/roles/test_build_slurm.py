@@ -18,7 +18,9 @@ import pytest
 SCRIPT = Path(__file__).parents[3] / "roles/slurm/files/build-slurm"
 # dpkg-buildpackage makes a package, and waits first as long as a file says so.
 TOOLS = {
-    "apt-get": "exit 0",
+    "apt-get": 'echo "$@" >> "$INSTALLED"',
+    # As on a minimal installation, where tar has no program for the archive before apt installs it.
+    "tar": 'case $* in *--extract*) grep -qw bzip2 "$INSTALLED" || exit 2 ;; esac; exec /usr/bin/tar "$@"',
     "dpkg-buildpackage": 'touch ../building; while [ -e "$SLOW" ]; do sleep 0.1; done; '
     'head -n 1 debian/changelog > ../slurm-smd_1.deb; [ ! -e "$BROKEN" ] || { echo "no compiler"; exit 2; }',
     "dpkg-scanpackages": "echo Package: slurm-smd",
@@ -48,6 +50,7 @@ class Build:
             "PATH": f"{tools}:{os.environ['PATH']}",
             "SLOW": str(folder / "slow"),
             "BROKEN": str(folder / "broken"),
+            "INSTALLED": str(folder / "installed"),
         }
 
     def start(self, archive: str = "source.tar", release: str = "1") -> subprocess.Popen[str]:

@@ -53,7 +53,7 @@ GIVEN: dict[str, t.Any] = {
     "__slurm_both": ["gpu1"],
     "__slurm_present": {"results": [{}, {}]},
     "__slurm_release": {"stdout": "24.11.5"},
-    "__slurm_waited": {"rc": 0, "stdout": "1 job"},
+    "__slurm_waited": {"jobs": ["1 job"], "problem": "", "reached": False},
     "__slurm_wanted": {"slurm.conf": "ProctrackType=proctrack/linuxproc"},
     "__users_key_pairs": {"key_pairs": {"alice": "pair"}},
     "__validate_report": {"verdict": "pass", "summary": "", "worst": [], "page": "/report.html"},

@@ -68,6 +68,13 @@ def faults(template: Mapping[str, t.Any]) -> list[str]:
     return [fault for resource in template["resources"] for fault in _resource(resource)]
 
 
+def shape_faults(module: str, name: str, value: t.Any) -> list[str]:
+    """Return what a request or an answer has that a model lacks, or in another type; some types are not judged."""
+    model = getattr(importlib.import_module(module), name)
+    known = (": read-only in ", "cannot judge typing.Any")
+    return [fault for fault in _model(name, model, value) if not any(words in fault for words in known)]
+
+
 def _resource(resource: Mapping[str, t.Any]) -> Iterator[str]:
     kind, where = resource["type"], f"{resource['type']} {resource['name']}"
     if kind not in MODELS:

@@ -15,6 +15,7 @@ import json
 import sys
 from pathlib import Path
 
+from . import place
 from . import recipe as recipes
 
 EXIT_REFUSED = 64
@@ -27,6 +28,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--recipe", required=True, type=Path, help="recipe, YAML (needs PyYAML) or JSON")
     add("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
+    add("--backend", choices=["torch", "megatron"], default="torch", help="megatron writes no checkpoints")
+    add("--data-directory", type=Path, help="where the files of data.paths are (default: where the recipe says)")
     add("--steps", type=int, help="steps to train (default: proof.steps of the recipe)")
     add("--micro-batch", type=int, help="sequences of one pass (default: batch.micro of the recipe)")
     add("--measure", metavar="FIRST-LAST", help="steps whose mean is the result (default: proof.first and proof.last)")
@@ -57,7 +60,11 @@ def load(options: argparse.Namespace) -> recipes.Recipe:
     changes = list(options.set)
     if options.micro_batch:
         changes.append(f"batch.micro={options.micro_batch}")
-    return recipes.read(recipes.merged(raw, changes))
+    recipe = recipes.merged(raw, changes)
+    if options.data_directory and isinstance(recipe.get("data"), dict):
+        paths = recipe["data"].get("paths") or []
+        recipe["data"]["paths"] = [str(options.data_directory / Path(path).name) for path in paths]
+    return recipes.read(recipe)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -68,12 +75,13 @@ def main(argv: list[str] | None = None) -> int:
     except recipes.RecipeError as error:
         print(f"{options.recipe}: {error}", file=sys.stderr)
         return EXIT_REFUSED
-    from . import parallel, run  # torch takes seconds
-
-    world = parallel.place(options.device)
-    if faults := recipes.misfits(recipe, world.size, "torch"):
-        if world.first:
+    rank = place.find()
+    if faults := recipes.misfits(recipe, rank.size, options.backend):
+        if rank.rank == 0:
             print(f"{options.recipe}: {'; '.join(faults)}", file=sys.stderr)
         return EXIT_REFUSED
+    from . import parallel, run  # torch takes seconds
+
+    world = parallel.place(rank, options.device)
     with parallel.joined(world):
         return run.Run(options, recipe, world).train()

@@ -20,6 +20,10 @@ if t.TYPE_CHECKING:
     from .recipe import Model
 
 
+# Logits of one product: with more, kernels index them with 64 bits, which is slower.
+INDEXED = 2**31 - 1
+
+
 class Linear(nn.Linear):
     """A matrix product in the type of its input: weights stay FP32, so that no update is lost."""
 
@@ -145,9 +149,14 @@ class Decoder(nn.Module):
 
     def loss(self, x: Tensor, targets: Tensor) -> Tensor:
         """Return the mean loss: the logits stay in the type of the computation, their sums are FP32."""
-        weight = self.embedding.weight if self.head is None else self.head.weight
-        logits = F.linear(self.norm(x), weight.to(x.dtype))
-        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+        weight = (self.embedding.weight if self.head is None else self.head.weight).to(x.dtype)
+        rows, wanted = self.norm(x).flatten(0, 1), targets.flatten()
+        parts = -(-rows.shape[0] * weight.shape[0] // INDEXED)
+        sums = [
+            F.cross_entropy(F.linear(some, weight).float(), those, reduction="sum")
+            for some, those in zip(rows.chunk(parts), wanted.chunk(parts))
+        ]
+        return torch.stack(sums).sum() / wanted.numel()
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the mean loss of tokens of shape [batch, sequence + 1]."""

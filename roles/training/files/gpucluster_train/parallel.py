@@ -21,6 +21,7 @@ if t.TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .model import Decoder
+    from .place import Rank
 
 # Minutes that a collective may wait for a rank. Slurm ends the step earlier when a rank dies.
 PATIENCE = 30
@@ -41,22 +42,12 @@ class World:
         return self.rank == 0
 
 
-def _number(names: tuple[str, ...], default: int) -> int:
-    return next((int(os.environ[name]) for name in names if os.environ.get(name)), default)
-
-
-def place(device: str) -> World:
-    """Return rank and device as torchrun or srun set them; one process without either is a world of one."""
-    launched = "RANK" in os.environ or "SLURM_PROCID" in os.environ
-    size = _number(("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), 1) if launched else 1
-    rank = _number(("RANK", "SLURM_PROCID"), 0) if size > 1 else 0
-    local = _number(("LOCAL_RANK", "SLURM_LOCALID"), 0) if size > 1 else 0
+def place(rank: Rank, device: str) -> World:
+    """Return a rank with its device; Slurm may show a task its own GPU only."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cpu":
-        return World(rank, size, local, torch.device("cpu"))
-    # Slurm may show a task its own GPU only.
-    return World(rank, size, local, torch.device("cuda", local % torch.cuda.device_count()))
+    index = rank.local % torch.cuda.device_count() if device == "cuda" else None
+    return World(*rank, torch.device(device, index))
 
 
 @contextlib.contextmanager

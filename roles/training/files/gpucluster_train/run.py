@@ -44,7 +44,7 @@ class Run:
         self.first, self.last = span(options, recipe, self.steps)
         self.log: Log = Log(options.directory, world.first)
         self.checkpoints: Checkpoints | None = None
-        if options.checkpoints and not options.bench:
+        if options.checkpoints and not options.bench and options.backend == "torch":
             self.checkpoints = Checkpoints(options.checkpoints, world.rank)
         every = options.checkpoint_every
         self.every = recipe.proof.checkpoint_every if every is None else every
@@ -62,6 +62,10 @@ class Run:
             from torch._inductor import config
 
             config.max_autotune = True
+        if self.options.backend == "megatron":
+            from . import megatron
+
+            return megatron.MegatronTrainer(self.recipe, self.world, self.options.attention)
         precision = self.options.precision or ("bf16" if gpu else "fp32")
         compiled = self.options.compile or ("blocks" if gpu else "none")
         dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[precision]

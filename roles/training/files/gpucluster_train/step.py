@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from . import model as models
-from . import parallel
+from . import parallel, sizes
 from .data import Tokens
 
 if t.TYPE_CHECKING:
@@ -51,17 +51,6 @@ class Done:
     step_ms: float
     compute_ms: float
     stop: bool
-
-
-def learning_rate(recipe: Recipe, step: int) -> float:
-    """Return the learning rate of a step, from 1: a line up, half a cosine down, and a constant end."""
-    optimizer, schedule = recipe.optimizer, recipe.schedule
-    if step <= schedule.warmup:
-        return optimizer.learning_rate * step / schedule.warmup
-    way = max(1, schedule.steps - schedule.constant - schedule.warmup)
-    part = min(1.0, (step - schedule.warmup) / way)
-    span = optimizer.learning_rate - optimizer.minimum_learning_rate
-    return optimizer.minimum_learning_rate + span * (1 + math.cos(math.pi * part)) / 2
 
 
 class Clock:
@@ -116,6 +105,11 @@ class Trainer:
             eps=settings.epsilon,
             fused=True,
         )
+        self._begin(losses=world.size)
+
+    def _begin(self, losses: int) -> None:
+        """Set what changes from step to step; O(losses) is the number of ranks that know a loss."""
+        self.losses = losses
         self.waiting: Tensor | None = None
         self.before: Pending | None = None
         self.times: list[float] = []
@@ -135,23 +129,28 @@ class Trainer:
     def step(self, step: int, stop: bool) -> Pending:
         """Give the device the work of a step, and prepare the data of the next; stop asks all ranks to end."""
         tokens = self.fetch(step) if self.waiting is None else self.waiting
-        rate = learning_rate(self.recipe, step)
+        rate = sizes.learning_rate(self.recipe, step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         # Dropout depends on seed, step and rank alone, so a resumed run repeats it.
         torch.manual_seed((self.recipe.seed * 1_000_003 + step) * self.world.size + self.world.rank)
         begin = self.clock.mark()
         loss, ready = self._gradients(tokens)
-        norm = torch.nn.utils.clip_grad_norm_(self.weights(), self.recipe.optimizer.gradient_clip or math.inf)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=False)
+        norm = self._update()
         values = torch.stack([loss, torch.full_like(loss, float(stop))])
         dist.all_reduce(values)
-        values = torch.cat([values / self.world.size, parallel.whole(norm).reshape(1).to(values)])
+        values = torch.cat([values / self.losses, norm.reshape(1).to(values)])
         pending = Pending(step, rate, [begin, ready], self._to_host(values))
         pending.marks.append(self.clock.mark())
         self.waiting = self.fetch(step + 1)
         return pending
+
+    def _update(self) -> Tensor:
+        """Change the weights, and return the norm of the gradient before it was clipped."""
+        norm = torch.nn.utils.clip_grad_norm_(self.weights(), self.recipe.optimizer.gradient_clip or math.inf)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=False)
+        return parallel.whole(norm)
 
     def _gradients(self, tokens: Tensor) -> tuple[Tensor, t.Any]:
         """Add up the gradients of all micro-batches; return their mean loss and the mark before the last reduction."""

@@ -40,7 +40,8 @@ def test_the_environment_is_that_of_the_inventory() -> None:
 
 
 def test_a_wait_is_told_every_half_minute() -> None:
-    now, shown = [0.0], []
+    now: list[float] = [0.0]
+    shown: list[str] = []
     news = azure_stack.News(shown.append, lambda: now[0])
 
     for second in range(0, 65, 5):

@@ -200,3 +200,14 @@ def test_the_trainer_uses_these_files() -> None:
 
 def test_json_and_yaml_are_the_same_recipe() -> None:
     assert recipes.read(json.loads(json.dumps(raw()))) == recipes.read(raw())
+
+
+def test_the_learning_rate_rises_falls_and_stays() -> None:
+    recipe = changed()
+    rates = {step: sizes.learning_rate(recipe, step) for step in (1, 318, 636, 250_318, 500_000, 600_000)}
+
+    assert rates[1] == pytest.approx(6e-4 / 636)
+    assert rates[318] == pytest.approx(3e-4)
+    assert rates[636] == pytest.approx(6e-4)
+    assert rates[250_318] == pytest.approx((6e-4 + 6e-5) / 2)
+    assert rates[500_000] == rates[600_000] == pytest.approx(6e-5)

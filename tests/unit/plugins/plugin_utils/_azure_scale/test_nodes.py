@@ -103,7 +103,7 @@ def test_a_person_names_the_nodes_that_leave() -> None:
 def test_without_slurm_nobody_knows_the_jobs() -> None:
     machines = found(machine(HOSTS[0]), machine(HOSTS[1], "deallocated"))
 
-    with pytest.raises(AnsibleFilterError, match="hpc-h100-000000 .unknown. run jobs"):
+    with pytest.raises(AnsibleFilterError, match=r"hpc-h100-000000 .unknown. run jobs"):
         azure_scale_nodes(machines, None, HOSTS, 0)
     assert azure_scale_nodes(machines, None, HOSTS, 1)["leave"] == [HOSTS[1]]
     assert azure_scale_nodes(machines, None, HOSTS, 0, jobs=True)["leave"] == [HOSTS[1], HOSTS[0]]

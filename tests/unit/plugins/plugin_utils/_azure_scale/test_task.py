@@ -26,7 +26,7 @@ def run(arm: FakeArm, check_mode: bool = False, **asked: t.Any) -> dict[str, t.A
 def test_check_mode_writes_nothing_and_foresees_the_change() -> None:
     arm = FakeArm({"hpc-h100": 2, "hpc-h100-2": 0})
 
-    grown, shrunk = run(arm, True, count=102), run(arm, True, remove=("hpc-h100000001",))
+    grown, shrunk = run(arm, True, machines=102), run(arm, True, remove=("hpc-h100000001",))
 
     assert arm.writes == []
     assert (grown["changed"], len(grown["added"])) == (True, 100)
@@ -42,7 +42,7 @@ def test_check_mode_writes_nothing_and_foresees_the_change() -> None:
 def test_a_set_as_asked_is_not_changed(check_mode: bool) -> None:
     arm = FakeArm({"h100": 16})
 
-    for asked in ({"count": 16}, {"remove": ("gone",)}, {}):
+    for asked in ({"machines": 16}, {"remove": ("gone",)}, {}):
         result = run(arm, check_mode, **asked)
         assert not result["changed"]
         assert result["diff"]["before"] == result["diff"]["after"]
@@ -61,7 +61,7 @@ def test_a_failure_has_the_whole_result() -> None:
     arm.faults = [QUOTA]
 
     with pytest.raises(task.ShortError, match=r"the set h100 has 2 of 16 machines. h100: .*Quota") as failed:
-        run(arm, count=16)
+        run(arm, machines=16)
     assert len(failed.value.result["machines"]) == 2
     assert failed.value.result["problems"]
 
@@ -70,7 +70,7 @@ def test_a_lower_count_is_refused_because_azure_would_choose() -> None:
     arm = FakeArm({"h100": 16})
 
     with pytest.raises(ScaleError, match=r"has 16 machines, and count is 8. A set shrinks by the names"):
-        run(arm, count=8)
+        run(arm, machines=8)
     assert arm.writes == []
 
 

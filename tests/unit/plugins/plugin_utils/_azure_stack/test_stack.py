@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import re
 import typing as t
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +27,7 @@ from ansible_collections.hpcai.gpucluster.tests.azure_server.example import GROU
 from ansible_collections.hpcai.gpucluster.tests.azure_server.faults import NAMED
 from ansible_collections.hpcai.gpucluster.tests.azure_server.service import Direct
 
+GOLDEN = sorted((Path(__file__).parents[3] / "fixtures/azure_templates").glob("*.json"))
 _READS = re.compile(r"GET|POST \S*/(whatIf|validate|exportTemplate)\b")
 
 
@@ -111,6 +114,23 @@ def test_up_and_up_again() -> None:
 
 
 STACK = "/resourceGroups/training-rg/providers/Microsoft.Resources/deploymentStacks/training"
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_the_template_of_each_vm_size_goes_up_stays_and_goes(path: Path) -> None:
+    case = Case()
+    text = path.read_text(encoding="utf-8")
+    group = re.search(r"/subscriptions/[0-9a-f-]{36}/resourceGroups/[^/\"]+", text)
+    assert group
+    case.template = json.loads(text.replace(group[0], GROUP_ID))
+
+    first, second = case.up(), case.up()
+    requests = len(case.asked)
+    case.down()
+
+    assert len(first["changes"]) == 1 + len(case.template["resources"])
+    assert (second["changes"], second["warnings"], requests) == ([], [], 3)
+    assert case.left() == []
 
 
 def test_check_mode_lists_everything_of_a_new_cluster_and_writes_nothing() -> None:
@@ -268,6 +288,30 @@ def test_our_own_group_stays_if_it_holds_what_is_not_ours() -> None:
 
     assert case.left() == ["training-rg", "microsoft.compute/disks/theirs"]
     assert found["kept"] == ["resource group training-rg, because it holds Microsoft.Compute/disks theirs"]
+
+
+def test_a_group_that_was_there_before_stays_even_if_it_is_empty() -> None:
+    case = Case()
+    case.store().put_group("training-rg", {"location": "westeurope"})
+    case.up()
+
+    assert ("Delete", "training-rg") not in names(case.down())
+    assert case.left() == ["training-rg"]
+
+
+def test_a_stack_that_failed_is_written_again_even_if_nothing_else_differs() -> None:
+    case = Case()
+    case.up()
+    case.store().find(f"{GROUP_ID}/providers/Microsoft.Resources/deploymentStacks/training")["properties"][
+        "provisioningState"
+    ] = "failed"
+
+    found = case.up()
+
+    assert found["changes"][0]["properties"] == [
+        {"path": "properties.provisioningState", "before": "failed", "after": "succeeded"}
+    ]
+    assert not case.up()["changed"]
 
 
 @pytest.mark.parametrize("state", ["up", "down"])
@@ -475,7 +519,9 @@ def test_an_empty_answer_of_what_if_is_never_no_change(answer: str) -> None:
     case.up()
     case.direct.state.faults.append({"match": "operationresults", "text": answer, "seen": 0})
 
-    with pytest.raises(AzureInventoryError, match="what-if judged no resource of the template|progress cannot be read"):
+    with pytest.raises(
+        AzureInventoryError, match=r"what-if judged no resource of the template|progress cannot be read"
+    ):
         case.up()
 
 

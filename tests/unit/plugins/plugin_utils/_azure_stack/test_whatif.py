@@ -160,6 +160,13 @@ def test_an_answer_that_does_not_name_a_resource_is_a_doubt() -> None:
         assert whatif.read(answer, whatif.Templates(now)).doubts
 
 
+def test_a_potential_change_is_read_like_any_other() -> None:
+    now = templates.resources({"resources": [vnet()]}, GROUP)
+    row = {"resourceId": VNET, "changeType": "Modify", "delta": [delta("properties.x", "Modify", 1, 2)]}
+
+    assert paths(whatif.read({"properties": {"potentialChanges": [row], "changes": None}}, whatif.Templates(now)))
+
+
 def test_what_others_own_in_the_group_is_ignored() -> None:
     now = templates.resources({"resources": [vnet()]}, GROUP)
     other = {"resourceId": f"{GROUP}/providers/Microsoft.Compute/disks/d", "changeType": "Ignore"}

@@ -17,6 +17,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors imp
     Redactor,
     RequestError,
     SlowError,
+    ThrottledError,
 )
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack import writer as module
 
@@ -119,6 +120,26 @@ def test_a_lost_poll_is_replaced_by_the_resource_itself(lost: t.Any) -> None:
     case = Case((201, STARTED, {}), lost, (200, {}, resource("Creating")), (200, {}, resource("Succeeded")))
 
     assert case.put() == resource("Succeeded")
+
+
+def test_a_poll_that_must_wait_too_long_is_no_lost_poll() -> None:
+    case = Case((201, STARTED, {}), ThrottledError("Azure answered 429 and asks to wait 4000 s", 429))
+
+    with pytest.raises(ThrottledError, match="4000 s"):
+        case.put()
+
+
+def test_a_poll_that_is_no_json_is_read_again_and_then_lost() -> None:
+    html: t.Any = (200, {}, b"<html>")
+    once = Case((201, STARTED, {}), html, (200, {}, {"status": "Succeeded"}), (200, {}, resource("Succeeded")))
+    ever = Case(
+        (202, {"Location": f"{HOST}/x", "Retry-After": "0"}, {}), html, html, html, (200, {}, resource("Deleting"))
+    )
+    ever.send.answers.append((404, {}, {}))
+
+    assert once.put() == resource("Succeeded")
+    assert ever.writer.delete(PATH, VERSION)
+    assert ever.send.answers == []
 
 
 def test_a_lost_poll_of_an_action_is_an_error_because_nothing_else_tells_its_end() -> None:

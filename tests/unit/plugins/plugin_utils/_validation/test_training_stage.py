@@ -225,6 +225,29 @@ def test_the_stage_is_part_of_the_validation_and_of_its_page() -> None:
         assert text in page, text
 
 
+@pytest.mark.parametrize(("ms", "verdict", "status"), [(52.0, "pass", "pass"), (53.0, "fail", "fail")])
+def test_a_run_is_judged_by_an_earlier_run(ms: float, verdict: str, status: str) -> None:
+    about = {"run": "20261121T101500Z", "stages": ["training"]}
+    before, now = (
+        stages.build("training", {**measured(Host(log(ms=time))), "nodes": ["gpu1", "gpu2"]}) for time in (50.0, ms)
+    )
+    made = report.build([now], about, report.build([before], about))
+    speed = next(item for item in made["checks"] if item["check"] == "training.speed")
+
+    assert (made["verdict"], speed["status"]) == (verdict, status)
+    assert "run 20261121T101500Z" in speed["message"]
+
+
+def test_a_run_on_more_ranks_is_no_baseline() -> None:
+    about = {"run": "20261121T101500Z", "stages": ["training"]}
+    raw = {**measured(Host(log())), "nodes": ["gpu1", "gpu2"]}
+    before = report.build([stages.build("training", raw)], about)
+    before["training"]["ranks"] = 4
+    made = report.build([stages.build("training", {**raw, "ranks": 2})], about, before)
+
+    assert next(item["status"] for item in made["checks"] if item["check"] == "training.speed") == "not_run"
+
+
 def test_a_page_without_training_does_not_speak_of_it() -> None:
     made = report.build([], {"run": "20261121T101500Z", "stages": []})
 

@@ -1,0 +1,30 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The number of a rank, as torchrun or srun set it."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+
+class Rank(t.NamedTuple):
+    """The number of this process, of all processes, and its number on its node."""
+
+    rank: int
+    size: int
+    local: int
+
+
+def find() -> Rank:
+    """Return the numbers; one process that neither torchrun nor srun started is alone."""
+    launched = "RANK" in os.environ or "SLURM_PROCID" in os.environ
+    size = _number("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") if launched else 1
+    if size <= 1:
+        return Rank(0, 1, 0)
+    return Rank(_number("RANK", "SLURM_PROCID"), size, _number("LOCAL_RANK", "SLURM_LOCALID"))
+
+
+def _number(*names: str) -> int:
+    return next((int(os.environ[name]) for name in names if os.environ.get(name)), 0)
