@@ -13,6 +13,7 @@ machine first, so that an interrupted run goes on, and site.yml later finds what
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import typing as t
 from pathlib import Path
@@ -32,6 +33,8 @@ if t.TYPE_CHECKING:
 
 SUDOERS = "/etc/sudoers.d/gpucluster-users"
 MUNGE_KEY = "/etc/munge/munge.key"
+PAM_SSHD, PAM_SESSION = "/etc/pam.d/sshd", "/etc/pam.d/common-session"
+_BEGIN, _END = "# BEGIN hpcai.gpucluster.slurm", "# END hpcai.gpucluster.slurm"
 # While it exists, a package starts no daemon.
 POLICY = "/usr/sbin/policy-rc.d"
 # As the module apt of Ansible does: the files that this program wrote before stay without a question.
@@ -56,11 +59,14 @@ def join(host: Host, directory: Path, settings: Settings, key: bytes) -> list[st
     _refuse_another_release(host, settings["release"])
     if _is_active(host, "slurmd"):
         return []
+    _refuse_missing_programs(host, settings["programs"])
     done = _accounts(host, settings["accounts"])
     done += _packages(host, ["munge", "nfs-common"] if settings["mounts"] else ["munge"])
     done += _key(host, key)
     done += _user(host, settings["slurm"])
     done += _slurm(host, directory, settings)
+    done += _plugins(host, directory, settings["plugins"])
+    done += _pam(host, settings["pam"])
     done += _mounts(host, settings["mounts"])
     return done + _daemons(host)
 
@@ -72,6 +78,15 @@ def _refuse_another_release(host: Host, release: Mapping[str, str]) -> None:
     for name, wanted in release.items():
         if found.get(name) != wanted:
             raise JoinError(f"this machine has {name} {found.get(name)}; the cluster's packages are for {wanted}")
+
+
+def _refuse_missing_programs(host: Host, programs: Sequence[str]) -> None:
+    """Refuse a machine on which jobs of this cluster would fail, such as one without enroot."""
+    missing = [program for program in programs if not host.executable(program)]
+    if missing:
+        raise JoinError(
+            f"this machine has no {', '.join(missing)}; use an image with it, or run site.yml on the machine"
+        )
 
 
 def _is_active(host: Host, unit: str) -> bool:
@@ -148,6 +163,37 @@ def _slurm(host: Host, directory: Path, settings: Settings) -> list[str]:
             done.append(f"write {file['path']}")
     names = [version.partition("=")[0] for version in slurm["packages"]]
     return done + _packages(host, names, slurm["packages"])
+
+
+def _plugins(host: Host, directory: Path, paths: Sequence[str]) -> list[str]:
+    """Install the plugins of the controller, which has the same Slurm: each with its line in plugstack.conf.d."""
+    done = []
+    for path in paths:
+        if not _has(host, path):
+            _call(host, ["install", "-D", "--mode=0644", f"{directory}/plugins{path}", path])
+            done.append(f"install {path}")
+    if done:
+        _call(host, ["systemd-tmpfiles", "--create"])
+    return done
+
+
+def _pam(host: Host, pam: Mapping[str, str]) -> list[str]:
+    """Restrict ssh to users with a job, as the tasks pam.yml of the role slurm do."""
+    if not pam:
+        return []
+    sshd, session = host.read(PAM_SSHD), host.read(PAM_SESSION)
+    if _BEGIN not in sshd:
+        head, line, tail = sshd.rpartition("@include common-account\n")
+        if not line:
+            raise JoinError(f"{PAM_SSHD} has no line '@include common-account'; run site.yml on the machine")
+        sshd = f"{head}{line}{_BEGIN}\n{pam['block']}{_END}\n{tail}"
+    wanted = session.replace(pam["gate"], "")
+    wanted = re.sub(r"(?m)^-?session\s.*\bpam_systemd\.so", lambda found: pam["gate"] + found[0], wanted)
+    changed = {PAM_SSHD: sshd, PAM_SESSION: wanted}
+    paths = [path for path, text in changed.items() if host.read(path) != text]
+    for path in paths:
+        host.write(path, changed[path])
+    return [f"write {path}" for path in paths]
 
 
 def _has(host: Host, path: str) -> bool:

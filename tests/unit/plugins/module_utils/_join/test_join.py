@@ -37,7 +37,12 @@ SETTINGS: dict[str, t.Any] = {
         "home_base": "/home",
     },
     "mounts": [],
+    "pam": {},
+    "plugins": [],
+    "programs": [],
 }
+PYXIS = "/etc/slurm/plugstack.conf.d/pyxis.conf"
+PAM = {"block": "account required pam_slurm_adopt.so\n", "gate": "session [success=1] pam_succeed_if.so # ours\n"}
 
 
 class Node(FakeShadow):
@@ -82,6 +87,9 @@ class Node(FakeShadow):
         if args[0] in own:
             self.calls.append(args)
             return own[args[0]](args, data or "")
+        if args[0] == "systemd-tmpfiles":
+            self.calls.append(args)
+            return 0, "", ""
         if args[0] == "tar":
             self.calls.append(args)
             self.files[f"{SLURM}/Packages"] = "x"
@@ -98,6 +106,9 @@ class Node(FakeShadow):
         return (0, "installed", "") if args[-1] in self.packages else (1, "", "no packages found")
 
     def _install(self, args: list[str], data: str) -> tuple[int, str, str]:
+        if "-D" in args:
+            self.files[args[-1]] = f"copy of {args[-2]}"
+            return 0, "", ""
         assert "--mode=0400" in args
         assert "--owner=munge" in args
         self.files[args[-1]] = data
@@ -236,3 +247,48 @@ def test_settings_without_a_key_are_an_error(tmp_path: Path, capsys: pytest.Capt
 
     assert cli.main([str(tmp_path)]) == 1
     assert "release" in capsys.readouterr().err
+
+
+def test_plugins_of_the_controller_come_before_slurmd() -> None:
+    node = Node()
+    join(node, plugins=[PYXIS])
+
+    assert node.files[PYXIS] == f"copy of /run/gpucluster-join/plugins{PYXIS}"
+    copied = next(index for index, call in enumerate(node.calls) if call[-1] == PYXIS)
+    started = next(index for index, call in enumerate(node.calls) if call == ["systemctl", "restart", "slurmd"])
+    assert copied < started
+
+
+def test_a_machine_without_a_program_that_jobs_need_is_refused_before_a_change() -> None:
+    node = Node()
+
+    with pytest.raises(steps.JoinError, match=r"this machine has no /usr/bin/enroot; use an image with it"):
+        join(node, programs=["/usr/bin/enroot"])
+
+    assert [call[0] for call in node.calls] == ["systemctl"]
+
+
+def test_ssh_is_restricted_as_by_the_role() -> None:
+    node = Node()
+    node.files["/etc/pam.d/sshd"] = "@include common-auth\n@include common-account\nsession required x\n"
+    node.files["/etc/pam.d/common-session"] = "session required pam_unix.so\nsession\toptional\tpam_systemd.so\n"
+    join(node, pam=PAM)
+    node.active.discard("slurmd")
+
+    assert join(node, pam=PAM) == ["start munge and slurmd"]
+    assert node.files["/etc/pam.d/sshd"] == (
+        "@include common-auth\n@include common-account\n# BEGIN hpcai.gpucluster.slurm\n"
+        "account required pam_slurm_adopt.so\n# END hpcai.gpucluster.slurm\nsession required x\n"
+    )
+    assert node.files["/etc/pam.d/common-session"] == (
+        f"session required pam_unix.so\n{PAM['gate']}session\toptional\tpam_systemd.so\n"
+    )
+
+
+def test_a_machine_whose_ssh_cannot_be_restricted_does_not_join() -> None:
+    node = Node()
+
+    with pytest.raises(steps.JoinError, match="has no line '@include common-account'"):
+        join(node, pam=PAM)
+
+    assert "slurmd" not in node.active
