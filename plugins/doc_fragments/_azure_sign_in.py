@@ -9,7 +9,21 @@ from __future__ import annotations
 
 import re
 
-_OPTIONS = r"""
+
+def _for_module(text: str) -> str:
+    """Return the options for a module, whose documentation cannot name the sources of an option that is not set."""
+    text = re.sub(r"  (ad_user|password|thumbprint):\n(    .*\n)+", "", text)
+    text = re.sub(r"    env:\n(      - name: \w+\n)+", "", text)
+    return re.sub(r"    default: (auto|''|AzureCloud|validate|false)\n", "", text)
+
+
+class ModuleDocFragment:
+    """Options with the names of azure_rm."""
+
+    # For modules; an option that is not set is read from the environment variables of the inventory plugin.
+    MODULE: str
+
+    DOCUMENTATION = r"""
 options:
   auth_source:
     description:
@@ -104,17 +118,4 @@ options:
 """
 
 
-def _for_module(text: str) -> str:
-    """Return the options for a module, whose documentation cannot name the sources of an option that is not set."""
-    text = re.sub(r"  (ad_user|password|thumbprint):\n(    .*\n)+", "", text)
-    text = re.sub(r"    env:\n(      - name: \w+\n)+", "", text)
-    return re.sub(r"    default: (auto|''|AzureCloud|validate|false)\n", "", text)
-
-
-class ModuleDocFragment:
-    """Options with the names of azure_rm."""
-
-    DOCUMENTATION = _OPTIONS
-
-    # An option of a module that is not set is read from the environment variables of the inventory plugin.
-    MODULE = _for_module(_OPTIONS)
+ModuleDocFragment.MODULE = _for_module(ModuleDocFragment.DOCUMENTATION)

@@ -62,9 +62,7 @@ DEFAULTS: dict[str, dict[str, t.Any]] = {
         "properties.ipConfigurations[].properties.privateIPAddressVersion": "IPv4",
     },
     "microsoft.storage/storageaccounts": {"properties.minimumTlsVersion": "TLS1_0", "sku.tier": "Premium"},
-    "microsoft.netapp/netappaccounts/capacitypools/volumes": {
-        "properties.mountTargets": [{"ipAddress": "10.1.0.4"}]
-    },
+    "microsoft.netapp/netappaccounts/capacitypools/volumes": {"properties.mountTargets": [{"ipAddress": "10.1.0.4"}]},
     "microsoft.storagecache/amlfilesystems": {"properties.clientInfo": {"mgsAddress": "10.1.0.5"}},
     "microsoft.authorization/roleassignments": {"properties.condition": None},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import typing as t
@@ -247,11 +248,11 @@ class Writes:
                 "InvalidParameter",
                 f"The provided instanceId {gone[0]} is not an active Virtual Machine Scale Set VM instanceId.",
             )
+        every = [one["instanceId"] for one in self._store.own.instances.get(found["id"].lower(), [])]
         if action == "delete":
-            every = [one["instanceId"] for one in self._store.own.instances.get(found["id"].lower(), [])]
-            step = lambda: instances.delete(self._store, found, every if numbers is None else numbers)  # noqa: E731
+            step = functools.partial(instances.delete, self._store, found, every if numbers is None else numbers)
         else:
-            step = lambda: instances.power(self._store, found, numbers, action)  # noqa: E731
+            step = functools.partial(instances.power, self._store, found, every if numbers is None else numbers, action)
         return self._accepted(request, self._compute(found, step))
 
     def _usages(self, _request: Request, _match: re.Match[str]) -> Answer:
