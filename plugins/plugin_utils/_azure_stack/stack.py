@@ -32,6 +32,7 @@ STACKS = "2025-07-01"
 OWNER = "gpucluster_cluster"
 MADE_BY = "gpucluster_stack"  # on a group: the stack whose run created it, so that removal may delete it
 DIGEST = "gpucluster_template"
+TIME = "gpucluster_delete_after"  # on a group: the program on the controller replaces the period by a time
 _TRIES = 3  # runs that find another run at work
 _BUSY = ("DeploymentStackInNonTerminalState", "DeploymentActive", "AnotherOperationInProgress", "Conflict")
 
@@ -308,13 +309,16 @@ class Stack:
         group = None if found.group is None else self._whole_group(found)
         if group is not None:
             self._refuse_foreign(group, "resource group", self._wanted.resource_group)
+        # Tags of others stay, as does the time at which the cluster deletes itself.
+        there = (group or {}).get("tags") or {}
+        tags = {**there, **self._group_tags(), **{name: value for name, value in there.items() if name == TIME}}
         if group is None:
             location = self._wanted.location
-        elif self._is_ours(group) and group.get("tags") != self._group_tags():
+        elif self._is_ours(group) and there != tags:
             location = str(group["location"])
         else:
             return
-        self._writer.put(self._group_id, templates.GROUP_VERSION, {"location": location, "tags": self._group_tags()})
+        self._writer.put(self._group_id, templates.GROUP_VERSION, {"location": location, "tags": tags})
 
     def _result(self, changes: list[Body], stack: Body | None) -> Body:
         outputs = ((stack or {}).get("properties") or {}).get("outputs") or {}

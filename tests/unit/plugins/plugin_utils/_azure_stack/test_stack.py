@@ -238,6 +238,19 @@ def test_instances_that_somebody_added_stay() -> None:
     assert case.instances() == 2
 
 
+def test_tags_of_others_and_the_time_of_the_deletion_stay_on_the_group() -> None:
+    case = Case()
+    case.up(tags={"gpucluster_delete_after": "7d"})
+    tags = case.store().groups["training-rg"]["tags"]
+    tags.update(gpucluster_delete_after="2026-12-01T00:00:00Z", cost_center="7")
+
+    case.up(tags={"gpucluster_delete_after": "7d", "owner": "y"})
+
+    tags = case.store().groups["training-rg"]["tags"]
+    assert tags["gpucluster_delete_after"] == "2026-12-01T00:00:00Z"
+    assert (tags["cost_center"], tags["owner"]) == ("7", "y")
+
+
 def test_tags_of_the_stack_are_changes_and_reach_our_own_group() -> None:
     case = Case()
     case.up()

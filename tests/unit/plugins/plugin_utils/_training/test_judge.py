@@ -125,7 +125,12 @@ KNOWN = [
 
 @pytest.mark.parametrize(
     ("gpu", "gpus", "backend", "expected"),
-    [("NVIDIA H200", 1, "torch", 500.0), ("NVIDIA H200", 128, "torch", 450.0), ("NVIDIA H100 80GB", 8, "torch", 400.0)],
+    [
+        ("NVIDIA H200", 1, "torch", 500.0),
+        ("NVIDIA H200", 8, "torch", 500.0),
+        ("NVIDIA H200", 128, "torch", 450.0),
+        ("NVIDIA H100 80GB", 8, "torch", 400.0),
+    ],
 )
 def test_the_baseline_is_of_the_same_hardware_and_backend(gpu: str, gpus: int, backend: str, expected: float) -> None:
     found = judge.baseline(KNOWN, gpu, gpus, backend)
