@@ -29,8 +29,9 @@ def test_every_check_of_the_program_is_configured(size: str) -> None:
 
     assert list(config["checks"]) == list(expectations.THRESHOLDS)
     assert set(config["checks"]) == set(table.CHECKS)
-    # The site's own checks run only where there are any.
-    assert set(config["sets"]["fast"]) | set(config["sets"]["throughput"]) == set(table.CHECKS) - {"nhc"}
+    # The site's own checks, and those of DCGM, run only where they are asked for.
+    asked = {"nhc", "dcgm_health"}
+    assert set(config["sets"]["fast"]) | set(config["sets"]["throughput"]) == set(table.CHECKS) - asked
 
 
 def test_expectations_come_from_the_record() -> None:
