@@ -158,7 +158,7 @@ class Run:
         self.recent = [*self.recent[-9:], done.step_ms]
         self.log.event(
             "step",
-            self._line(done, speed) if done.step % self.options.print_every == 0 or done.step == 1 else "",
+            self._line(done, speed) if self._told(done.step) else "",
             step=done.step,
             loss=round(done.loss, 6),
             step_ms=round(done.step_ms, 3),
@@ -178,6 +178,9 @@ class Run:
         if times := self.trainer.rank_times():
             self.log.event("ranks", last_step=done.step - 1, compute_ms=[round(value, 3) for value in times])
         return done.stop
+
+    def _told(self, step: int) -> bool:
+        return step in (1, self.steps) or step % self.options.print_every == 0
 
     def _line(self, done: Done, speed: float) -> str:
         left = (self.steps - done.step) * statistics.median(self.recent) / 1000
