@@ -25,6 +25,8 @@ if t.TYPE_CHECKING:
     from torch import nn, optim
 
 KEEP = 2
+# Bytes for each weight: FP32 weight and two moments, and a fifth more for names and for the ends of blocks.
+BYTES = 14.4
 _PART = ".part"
 
 
@@ -67,6 +69,8 @@ class Checkpoints:
         begin = time.monotonic()
         name = f"step-{step:08d}"
         part = self.directory / f"{name}{_PART}"
+        # Some versions of PyTorch cannot tell the other ranks that a rank has no space, so it is looked for before.
+        self._together(lambda: self._room(step, sum(weight.numel() for weight in model.parameters())))
         weights, moments = get_state_dict(model, optimizer)
         fault = None
         try:
@@ -75,6 +79,13 @@ class Checkpoints:
             fault = reason(error)
         size = self._together(lambda: self._publish(part, name, fault))
         return {"step": step, "bytes": size, "seconds": round(time.monotonic() - begin, 3)}
+
+    def _room(self, step: int, weights: int) -> int:
+        """Refuse a checkpoint that does not fit on the file system."""
+        space, needed = shutil.disk_usage(self.directory).free, int(weights * BYTES)
+        if space < needed:
+            raise CheckpointError(f"No space left on device: step {step} needs {needed} bytes, {space} are free")
+        return space
 
     def _together(self, work: t.Callable[[], int]) -> int:
         """Let the first rank work; all ranks get its result or its error."""
@@ -122,4 +133,6 @@ def reason(error: BaseException) -> str:
     """Return the first cause of an error that ranks report together, in one line."""
     for cause in getattr(error, "failures", {}).values():
         return reason(cause[0])
+    if error.__context__ and not isinstance(error, OSError):
+        return reason(error.__context__)
     return f"{type(error).__name__}: {error}".splitlines()[0]
