@@ -90,14 +90,19 @@ def plausible(figures: Raw) -> Verdict:
     return (PASS if 0 < use < 1 else FAIL), text
 
 
-def baseline(known: t.Iterable[Raw], gpu: str, gpus: int, backend: str) -> Raw | None:
-    """Return the measured result of this hardware and backend with the nearest number of GPUs."""
+def baseline(known: t.Iterable[Raw], gpu: str, gpus: int, backend: str, micro_batch: int) -> Raw | None:
+    """
+    Return the measured result of this hardware and backend with the nearest number of GPUs.
+
+    A result that names its micro-batch is not compared with a run with another one.
+    """
     found = [
         entry
         for entry in known
         if entry.get("kind") == "measured"
         and entry.get("backend") == backend
         and entry.get("tokens_per_second_per_gpu")
+        and entry.get("micro_batch") in (None, micro_batch)
         and str(entry.get("hardware", "")).lower() in gpu.lower()
     ]
     return min(found, key=lambda entry: abs(math.log(entry.get("gpus", 1) / max(1, gpus))), default=None)

@@ -196,7 +196,9 @@ def _slow(run: runs.Run) -> list[tuple[str, str]]:
 
 def _speed(recipe: t.Any, run: runs.Run, raw: Raw, figures: Raw) -> list[Check]:
     """Return the checks of the speed: against a baseline of this hardware, and its plausibility."""
-    known = rules.baseline(recipe.known, str(run.starts[-1].get("device")), raw["ranks"], raw["backend"])
+    known = rules.baseline(
+        recipe.known, str(run.starts[-1].get("device")), raw["ranks"], raw["backend"], recipe.batch.micro
+    )
     limit = float(known["tokens_per_second_per_gpu"]) if known else None
     figure = figures["tokens_per_second_per_gpu"]
     source = str(known["source"]) if known else ""

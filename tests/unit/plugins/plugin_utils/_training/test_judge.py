@@ -133,15 +133,28 @@ KNOWN = [
     ],
 )
 def test_the_baseline_is_of_the_same_hardware_and_backend(gpu: str, gpus: int, backend: str, expected: float) -> None:
-    found = judge.baseline(KNOWN, gpu, gpus, backend)
+    found = judge.baseline(KNOWN, gpu, gpus, backend, 4)
 
     assert found
     assert found["tokens_per_second_per_gpu"] == expected
 
 
 def test_no_baseline_of_other_hardware_or_backends_is_taken() -> None:
-    assert judge.baseline(KNOWN, "NVIDIA H200", 2, "megatron") is None
-    assert judge.baseline(KNOWN, "CPU", 2, "torch") is None
+    assert judge.baseline(KNOWN, "NVIDIA H200", 2, "megatron", 4) is None
+    assert judge.baseline(KNOWN, "CPU", 2, "torch", 4) is None
+
+
+def test_a_baseline_of_another_micro_batch_is_not_taken() -> None:
+    entry = {
+        "kind": "measured",
+        "backend": "torch",
+        "hardware": "H200",
+        "tokens_per_second_per_gpu": 4e5,
+        "micro_batch": 32,
+    }
+
+    assert judge.baseline([entry], "NVIDIA H200", 1, "torch", 32) == entry
+    assert judge.baseline([entry], "NVIDIA H200", 1, "torch", 4) is None
 
 
 def test_published_results_stand_beside() -> None:
