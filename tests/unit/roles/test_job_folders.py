@@ -206,6 +206,8 @@ def test_folders_to_mount_on_are_made_so_that_an_export_can_read_them(scripts: S
     mounts.write_text(
         "/spool/pmix.5.0/ x-create=dir,bind,rw,nofail\n/dev/x x-create=file,bind\n/old x-create=dir,bind\n"
     )
+    # enroot keeps the mounts of mounts.d here while hooks run.
+    mounts.with_name(mounts.name + "~").write_text("/opt/nccl /opt/nccl none x-create=dir,bind,ro,nofail\n")
     environment = {"ENROOT_ROOTFS": str(root), "ENROOT_MOUNTS": str(mounts), "ENROOT_PID": pyxis_config}
 
     assert scripts.run("enroot/mount-points", **environment).returncode == 0
@@ -214,7 +216,9 @@ def test_folders_to_mount_on_are_made_so_that_an_export_can_read_them(scripts: S
         str(path.relative_to(root)): _mode(path) for path in root.rglob("*") if path.is_dir() and not path.is_symlink()
     }
     assert made.pop("old") & 0o700 == 0o700
-    assert made == dict.fromkeys(("spool", "spool/pmix.5.0", "data", "data/set", "with blank"), 0o777 & ~_umask())
+    assert made == dict.fromkeys(
+        ("opt", "opt/nccl", "spool", "spool/pmix.5.0", "data", "data/set", "with blank"), 0o777 & ~_umask()
+    )
     assert not (scripts.folder / "elsewhere").exists()
 
 
