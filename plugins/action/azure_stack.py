@@ -25,6 +25,7 @@ _SPEC: dict[str, t.Any] = {
     "template": {"type": "dict"},
     "tags": {"type": "dict", "default": {}},
     "keep_capacity": {"type": "bool", "default": True},
+    "delete": {"type": "list", "elements": "str", "default": []},
     "deny": {"type": "str", "choices": ["none", "denyDelete", "denyWriteAndDelete"], "default": "none"},
     "validation": {"type": "str", "choices": ["Provider", "ProviderNoRbac", "Template"], "default": "Provider"},
 }
@@ -101,6 +102,7 @@ def _wanted(given: dict[str, t.Any]) -> stack.Wanted:
         validation=given["validation"],
         create_group=given["create_resource_group"],
         keep_capacity=given["keep_capacity"],
+        delete=tuple(given["delete"]),
     )
 
 

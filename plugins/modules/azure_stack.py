@@ -21,7 +21,7 @@ description:
     change.
   - Before a write, Azure validates the template with its resource providers, so that a quota or a VM size that is not
     available is an error before anything is created.
-  - A resource that the template no longer names is deleted.
+  - A resource that the template no longer names is deleted. Machines and data need O(delete) for that.
   - With O(state=absent), deletes the stack with its resources and role assignments, then what Azure created beside
     them, such as disks, then the resource group if this module created it and it holds nothing else.
   - Refuses a stack or a resource group whose tag C(gpucluster_cluster) names another cluster, and a stack without it.
@@ -87,6 +87,14 @@ options:
         template, which deletes instances, also with jobs, if it is lower.
     type: bool
     default: true
+  delete:
+    description:
+      - Names of resources with machines or data that the template no longer names and that the module may delete. These
+        are scale sets with machines, virtual machines, disks, storage accounts, volumes and file systems.
+      - Without the name of each, the module changes nothing and fails.
+    type: list
+    elements: str
+    default: []
   deny:
     description:
       - What Azure denies to other callers for the resources of the stack (C(denySettings)).

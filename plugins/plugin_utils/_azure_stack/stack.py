@@ -33,6 +33,17 @@ OWNER = "gpucluster_cluster"
 MADE_BY = "gpucluster_stack"  # on a group: the stack whose run created it, so that removal may delete it
 DIGEST = "gpucluster_template"
 TIME = "gpucluster_delete_after"  # on a group: the program on the controller replaces the period by a time
+# Kinds of resources whose deletion ends jobs or loses data.
+PRECIOUS = frozenset(
+    {
+        "microsoft.compute/disks",
+        "microsoft.compute/virtualmachines",
+        "microsoft.compute/virtualmachinescalesets",
+        "microsoft.netapp/netappaccounts/capacitypools/volumes",
+        "microsoft.storage/storageaccounts",
+        "microsoft.storagecache/amlfilesystems",
+    }
+)
 _TRIES = 3  # runs that find another run at work
 _BUSY = ("DeploymentStackInNonTerminalState", "DeploymentActive", "AnotherOperationInProgress", "Conflict")
 
@@ -54,6 +65,7 @@ class Wanted(t.NamedTuple):
     validation: str = "Provider"
     create_group: bool = True
     keep_capacity: bool = True
+    delete: tuple[str, ...] = ()
 
 
 class Found(t.NamedTuple):
@@ -137,6 +149,7 @@ class Stack:
         for left in reversed(range(_TRIES)):
             found = self._read()
             changes, capacities = self._compare(found)
+            self._refuse_deletions(changes)
             if not changes or self._check_mode:
                 return self._result(changes, found.stack)
             try:
@@ -148,6 +161,28 @@ class Stack:
                 continue
             return self._result(changes, made)
         raise AssertionError("unreachable")
+
+    def _refuse_deletions(self, changes: list[Body]) -> None:
+        """Refuse to delete machines and data that the inputs do not name for it; an empty scale set holds none."""
+        held = [
+            one["name"]
+            for one in changes
+            if one["change"] == "Delete"
+            and one["type"].lower() in PRECIOUS
+            and one["name"] not in self._wanted.delete
+            and not self._is_empty_set(one)
+        ]
+        if held:
+            raise StackError(
+                f"nothing was changed; the template no longer names {words.listed(held, 10)}, which would be deleted "
+                "with all machines, jobs and data. Add them to the template again, or name them in the option delete"
+            )
+
+    def _is_empty_set(self, change: Body) -> bool:
+        if not change["type"].lower().endswith("/virtualmachinescalesets"):
+            return False
+        there = self._writer.get(change["resource"], templates.SCALE_SETS)
+        return there is None or (there.get("sku") or {}).get("capacity") == 0
 
     def _explained(self, exc: RequestError) -> str:
         text = f"stack {self._wanted.name}: {explain.message(exc)}"

@@ -22,6 +22,7 @@ _SUBSCRIPTION_SCHEMA = f"{_SCHEMA}/2018-05-01/subscriptionDeploymentTemplate.jso
 GROUPS = "Microsoft.Resources/resourceGroups"
 DEPLOYMENTS = "2025-04-01"
 GROUP_VERSION = "2021-04-01"
+SCALE_SETS = "2025-04-01"
 _REFERENCE = re.compile(r"\[reference\(.*\)[\w.\[\]]*\]", re.DOTALL)
 _EXTRA = ("copy", "condition")
 

@@ -181,12 +181,37 @@ def test_one_changed_property_is_applied_and_named() -> None:
     assert not case.up()["changed"]
 
 
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("kind", ["virtualMachineScaleSets", "virtualMachines"])
+def test_machines_that_the_template_drops_are_not_deleted(kind: str, check: bool) -> None:
+    case = Case()
+    case.up()
+    dropped = case.resource(kind)
+    case.template["resources"].remove(dropped)
+    before = sorted(case.left())
+
+    with pytest.raises(StackError, match=f"no longer names {dropped['name']}, which"):
+        case.up(check)
+
+    assert case.writes() == []
+    assert sorted(case.left()) == before
+
+
+def test_a_scale_set_without_machines_is_deleted_without_a_word() -> None:
+    case = Case()
+    case.resource("virtualMachineScaleSets")["sku"]["capacity"] = 0
+    case.up()
+    case.template["resources"].remove(case.resource("virtualMachineScaleSets"))
+
+    assert names(case.up()) == [("Delete", "h100")]
+
+
 def test_a_resource_that_the_template_drops_is_deleted() -> None:
     case = Case()
     case.up()
     case.template["resources"].remove(case.resource("virtualMachineScaleSets"))
 
-    found = case.up()
+    found = case.up(delete=("h100",))
 
     assert names(found) == [("Delete", "h100")]
     assert not any("h100" in one for one in case.left())
