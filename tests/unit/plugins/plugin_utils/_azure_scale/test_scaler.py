@@ -73,24 +73,29 @@ class FakeArm:
     def patch(self, path: str, version: str, body: t.Any) -> Body:
         name, wanted = path.rpartition("/")[2], body["sku"]["capacity"]
         self.writes.append(("PATCH", name, wanted))
-        fault = self.faults.pop(0) if self.faults else None
-        if fault and fault.status == 409:
-            raise fault
+        faults = self._next()
+        for fault in faults:
+            if fault.status == 409:
+                raise fault
         self.capacity[name] = wanted
         while len(self.members[name]) < min(wanted, self.makes):
             self.serial += 1
             self.members[name].append(machine(name, self.serial, *self.new_state))
         # Azure chooses the machines that go; no test may get here.
         assert len(self.members[name]) <= wanted
-        if fault:
+        for fault in faults:
             raise fault
         return {}
+
+    def _next(self) -> list[t.Any]:
+        """Return the next fault, if there is one."""
+        found, self.faults[:1] = self.faults[:1], []
+        return found
 
     def post(self, path: str, version: str, body: t.Any = None, **query: str) -> Body:
         _rest, name, action = path.rsplit("/", 2)
         self.writes.append((action, name, body["instanceIds"]))
-        fault = self.faults.pop(0) if self.faults else None
-        if fault:
+        for fault in self._next():
             raise fault
         if action == "delete":
             self.members[name] = [one for one in self.members[name] if one["instanceId"] not in body["instanceIds"]]
