@@ -88,9 +88,9 @@ class FakeArm:
         return {}
 
     def _next(self) -> list[t.Any]:
-        """Return the next fault, if there is one."""
+        """Return the next fault, if there is one; None is a change without a fault."""
         found, self.faults[:1] = self.faults[:1], []
-        return found
+        return [one for one in found if one]
 
     def post(self, path: str, version: str, body: t.Any = None, **query: str) -> Body:
         _rest, name, action = path.rsplit("/", 2)
