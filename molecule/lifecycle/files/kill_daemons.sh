@@ -9,7 +9,7 @@ submit() { sbatch --parsable --uid=alice --nodelist="$node" --output=/dev/null -
 die() { systemctl kill --signal=KILL "$@"; }
 back() {
   for _ in {1..60}; do
-    if scontrol ping | grep -q 'is UP' && systemctl --quiet is-active slurmdbd; then return 0; fi
+    if scontrol ping 2> /dev/null | grep -q 'is UP' && systemctl --quiet is-active slurmdbd; then return 0; fi
     sleep 0.5
   done
   echo "slurmctld or slurmdbd is not back" >&2
