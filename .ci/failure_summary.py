@@ -27,7 +27,8 @@ _EXECUTING = re.compile(r"^INFO\s+(\S+) ➜ (\S+): Executing$")
 _FAILED = re.compile(r"^ERROR\s+(\S+) ➜ (\S+): Executed: Failed")
 _TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(.+?)\]?$")
 _FATAL = re.compile(r"^(?:fatal|failed): \[(.+?)\].*?(?:FAILED|UNREACHABLE)!")
-_DETAIL = re.compile(r"^    ((?:msg|stderr): +(?!''|\"\"|non-zero return code).+)$")
+_DETAIL = re.compile(r"^    ((?:assertion|msg|stderr): +(?!''|\"\"|non-zero return code).+)$")
+_CONTINUED = re.compile(r"^ {8}(\S.*)$")
 _NOT_RUN = re.compile(r"^ +msg: +['\"]?(not run: .+?)['\"]?$")
 _STEP_NOT_RUN = re.compile(r"^== (not run: .+)$")
 _TOOL_SAYS = re.compile(r"^(?:FAILED |ERROR |E  +|.*Idempotence test failed|\* )")
@@ -41,9 +42,14 @@ class Step:
         self.name = name
         self.causes: list[str] = []
         self._task = ""
+        self._in_detail = False
 
     def read(self, line: str) -> None:
         """Take one line of the step's output."""
+        if self._in_detail and (match := _CONTINUED.match(line)):
+            self.causes[-1] += f" {match[1]}"
+            return
+        self._in_detail = bool(self.causes and _DETAIL.match(line))
         if match := _TASK.match(line):
             self._task = match[1]
         elif match := _FATAL.match(line):

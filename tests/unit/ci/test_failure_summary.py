@@ -17,6 +17,14 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PROGRAM = ROOT / ".ci/failure_summary.py"
 MOLECULE = ROOT / "tests/unit/fixtures/molecule/26.10.0"
+# As ansible.builtin.assert fails, in the YAML result format.
+ASSERTION = """TASK [Look at the verdict]
+fatal: [localhost]: FAILED! =>
+    assertion: 'report.checks | selectattr(''node'', ''eq'', ''gpu3'')
+        == [''drained: Prolog error'']'
+    changed: false
+    evaluated_to: false
+    msg: Assertion failed"""
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +45,14 @@ def test_a_failed_task_is_named_with_its_scenario_step_host_and_message(program:
         "failed: scenario munge, step verify",
         "    control: Planted failure",
         "      stderr: 'ls: cannot access ''/nonexistent'': No such file or directory'",
+    ]
+
+
+def test_an_assertion_that_failed_is_shown_whole(program: t.Any) -> None:
+    assert program.failures(ASSERTION)[1:] == [
+        "    localhost: Look at the verdict",
+        "      assertion: 'report.checks | selectattr(''node'', ''eq'', ''gpu3'') == [''drained: Prolog error'']'",
+        "      msg: Assertion failed",
     ]
 
 
