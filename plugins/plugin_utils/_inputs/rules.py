@@ -36,6 +36,9 @@ PROXY: dict[str, dict[str, t.Any]] = {
 # Inputs that belong to no role: those of the whole cluster and of playbooks, and the names of DeepOps.
 CLUSTER: dict[str, dict[str, t.Any]] = {
     "gpucluster_bastion": {"type": "str"},
+    "gpucluster_bundle": {"type": "str"},
+    "gpucluster_bundle_cache": {"type": "str"},
+    "gpucluster_bundle_checksum": {"type": "str"},
     "gpucluster_containers": {"type": "bool"},
     "gpucluster_join_clients": {"type": "list", "elements": "str"},
     "gpucluster_leaving_nodes": {"type": "list", "elements": "str"},
@@ -272,6 +275,14 @@ _RULES: dict[str, Rule] = {
             "[USER@]HOST[:PORT] of a jump host, or several with commas",
         )
     ),
+    "gpucluster_bundle": _empty_or(
+        lambda value: (
+            ""
+            if str(value).startswith("/") and Path(str(value)).is_file()
+            else "the absolute path of a file of bundle.yml"
+        )
+    ),
+    "gpucluster_bundle_checksum": _SHA256,
     "gpucluster_join_clients": _each(_node_network),
     "gpucluster_mirror": _empty_or(_url),
     "gpucluster_networks": _networks,
