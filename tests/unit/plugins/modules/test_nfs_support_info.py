@@ -78,7 +78,7 @@ def test_a_kernel_without_it_is_a_warning_where_it_is_not_required(
 
 @pytest.mark.parametrize(("options", "named"), [({"kind": "smb"}, "kind"), ({"required": "maybe"}, "required")])
 def test_a_wrong_option_is_refused(
-    kernel: t.Callable[[str, str], None], capsys: pytest.CaptureFixture[str], options: dict[str, str], named: str
+    kernel: t.Callable[[str, str], None], capsys: pytest.CaptureFixture[str], options: dict[str, t.Any], named: str
 ) -> None:
     kernel("nodev\tnfs\n", "exit 0")
     found = RunModule(capsys)(nfs_support_info.main, **options)

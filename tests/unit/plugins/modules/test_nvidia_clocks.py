@@ -71,7 +71,7 @@ def test_a_pair_of_clocks_is_set_on_the_named_gpus_only(machine: Machine) -> Non
 
 
 def test_locked_clocks_are_recorded_and_forced_on_request(machine: Machine) -> None:
-    given = {"state": "set", "method": "locked", "graphics": 1200, "graphics_min": 1005}
+    given: dict[str, t.Any] = {"state": "set", "method": "locked", "graphics": 1200, "graphics_min": 1005}
 
     assert [machine.run(**given)["changed"] for _run in range(2)] == [True, False]
     machine.run(**given, force=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import typing as t
 
 import pytest
@@ -181,7 +182,7 @@ def test_only_a_lack_of_rights_is_a_refusal(status: int, refusal: bool) -> None:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the seconds that a client waits, which do not pass here."""
     found: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", found.append)
+    monkeypatch.setattr(time, "sleep", found.append)
     return found
 
 
