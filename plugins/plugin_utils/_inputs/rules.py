@@ -13,10 +13,12 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import ruleset
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import site_options
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_address, nearest, path, problem
 
@@ -47,6 +49,7 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "slurm_node_config": {"type": "dict"},
     "upgrade_batch": {"type": "raw"},
     "users": {"type": "list", "elements": "dict"},
+    **{name: {"type": "str", "choices": list(site_options.STATES)} for name in site_options.ROLES},
 }
 # The filters of their roles judge these, because they have more data to compare.
 _ELSEWHERE = ("slurm_nodes", "slurm_topology")
@@ -62,6 +65,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "base_nofile": (1024, 1 << 30),
     "enroot_images_reserve_gib": (0, 1 << 20),
     "gpu_count": (0, 64),
+    "firewall_rollback_seconds": (10, 3600),
     "gpu_driver_wait_seconds": (0, 3600),
     "gpu_graphics_clock": (0, 10_000),
     "gpu_memory_clock": (0, 20_000),
@@ -207,6 +211,10 @@ def _hosts_file(value: t.Any) -> str:
     return "" if good else "names of machines, each with its IP address"
 
 
+def _sources(value: t.Any) -> str:
+    return "addresses or networks, such as 10.0.0.0/24" if not value or ruleset.bad(value) else ""
+
+
 def _environment(value: t.Any) -> str:
     good = all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) for name in value)
     good = good and not any(isinstance(item, (Mapping, list)) for item in value.values())
@@ -247,6 +255,8 @@ _RULES: dict[str, Rule] = {
     "docker_key_checksum": _SHA256,
     "docker_users": _each(_matches(r"[a-z_][a-z0-9_-]*", "names of users")),
     "enroot_sysctl": _sysctl,
+    "firewall_cluster": _sources,
+    "firewall_ssh": _sources,
     "gpu_driver_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
     "gpu_driver_repository": _empty_or(_url),
     "gpu_driver_repository_key": _empty_or(_matches(r"(https?://|/)[^\s'\"]+", "a URL, or an absolute path")),
@@ -384,4 +394,15 @@ def _docker(values: Values) -> Iterator[str]:
         yield "docker_key_checksum: found ''; allowed with docker_source upstream: sha256: and 64 hexadecimal digits"
 
 
-_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl, _driver, _docker)
+def _firewall(values: Values) -> Iterator[str]:
+    """Refuse ports that cannot be rendered, and a firewall that knows no machine of the cluster."""
+    networks = values.get("gpucluster_networks") or {}
+    cluster = values.get("firewall_cluster") or networks.get("cluster")
+    if values.get("gpucluster_firewall") == "present" and not cluster:
+        yield problem("firewall_cluster", [], "networks of the cluster, here or as gpucluster_networks.cluster")
+    allow = [one for one in values.get("firewall_allow") or [] if isinstance(one, Mapping)]
+    found = ruleset.settings({"cluster": ["::/0"], "ssh": ["::/0"], "ssh_ports": [], "allow": allow})
+    yield from (f"firewall_allow: {fault}" for fault in ruleset.problems(found))
+
+
+_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl, _driver, _docker, _firewall)
