@@ -12,7 +12,8 @@ version_added: 0.3.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Returns the text of a file for P(hpcai.gpucluster.cluster#inventory), with comments. The playbook C(init.yml) uses it.
+  - Returns the text of a file for P(hpcai.gpucluster.cluster#inventory), with comments. The playbook C(init.yml) uses
+    this filter.
   - Fails if the resulting file would have a fault. The message names each one.
 options:
   _input:

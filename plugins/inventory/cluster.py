@@ -21,8 +21,8 @@ description:
     C(slurm_login), C(slurm_compute), C(nfs_server) and C(nfs_client). A group without machines is empty.
   - The variables of the file are variables of the group C(all), those of a machine are variables of its host.
     C(group_vars) beside the file have precedence over the former, C(host_vars) over both.
-  - A fault is an error with the file, its line, the key, the value found, what is allowed, and the nearest allowed word.
-    Ansible still exits with status 0 unless E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set, as in the
+  - The message about a fault names the file, its line, the key, the value found, what is allowed, and the nearest
+    allowed word. Ansible still exits with status 0 unless E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set, as in the
     C(ansible.cfg) of this collection.
 extends_documentation_fragment:
   - ansible.builtin.constructed
@@ -170,9 +170,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
         """Add the variables and groups that expressions define."""
         compose, groups, keyed = (self.get_option(name) for name in ("compose", "groups", "keyed_groups"))
         strict = self.get_option("strict")
+        nodes = set(found.groups["slurm_compute"])
         for name in found.hosts if compose or groups or keyed else ():
             host = self.inventory.get_host(name)
-            known = {**found.variables["all"], **found.variables["slurm_compute"], **host.get_vars()}
+            shared = found.variables["slurm_compute"] if name in nodes else {}
+            known = {**found.variables["all"], **shared, **host.get_vars()}
             self._set_composite_vars(compose, known, name, strict=strict)
             known.update(host.get_vars())
             self._add_host_to_composed_groups(groups, known, name, strict=strict, fetch_hostvars=False)

@@ -35,16 +35,30 @@ class AnswerError(ValueError):
 
 def text(answers: Answers, file: str) -> str:
     """Return the text of the file, or raise AnswerError with all faults."""
-    faults = [f"init_{name}: found nothing; allowed: an answer" for name in QUESTIONS if not answers.get(name)]
-    if not file.endswith(_SUFFIXES):
-        faults.append(f"init_file: found {file!r}; allowed: a name that ends in cluster.yml, which Ansible needs")
+    given = {name: str(answers.get(name) or "").strip() for name in QUESTIONS}
+    faults = [*_faults(given, file)]
     if faults:
         raise AnswerError("\n".join(faults))
-    result = "\n".join(_lines({name: str(answers[name]).strip() for name in QUESTIONS})) + "\n"
+    result = "\n".join(_lines(given)) + "\n"
     wrong = problems.find(yaml.safe_load(result))
     if wrong:
-        raise AnswerError("\n".join(str(fault) for fault in wrong))
+        raise AnswerError("\n".join(map(str, wrong)))
     return result
+
+
+def _faults(given: Mapping[str, str], file: str) -> Iterator[str]:
+    """Yield the faults of the answers as such; the faults of their values are those of the file."""
+    for name, answer in given.items():
+        if not answer:
+            yield f"init_{name}: found nothing; allowed: an answer"
+        elif not answer.isprintable():
+            yield f"init_{name}: found {answer!r}; allowed: one line"
+    if given["users"] and not _split(given["users"]):
+        yield f"init_users: found {given['users']!r}; allowed: one user or more, separated by commas"
+    if _machine(given["controller"])[0] == _machine(given["nodes"])[0] != "":
+        yield f"init_nodes: found {given['nodes']!r}; allowed: other machines than the controller"
+    if not file.endswith(_SUFFIXES):
+        yield f"init_file: found {file!r}; allowed: a name that ends in cluster.yml, which Ansible needs"
 
 
 def _lines(given: Mapping[str, str]) -> Iterator[str]:
@@ -81,7 +95,8 @@ def _lines(given: Mapping[str, str]) -> Iterator[str]:
         "#   pam_adopt: true    # users log in only to nodes on which they have a job",
         "#   private_tmp: true  # each job has its own /tmp",
         "",
-        "# Any input of a role: ansible-doc -t role -l hpcai.gpucluster. Keep secrets in a vault and refer to them here.",
+        "# Any input of a role: ansible-doc -t role -l hpcai.gpucluster. A secret stays in a vault:",
+        "# NAME: '{{ vault_NAME }}'",
         "vars: {}",
     )
 
@@ -95,8 +110,8 @@ def _machines(controller: str, nodes: str) -> Iterator[str]:
     yield "# nfs_server and nfs_client."
     yield "machines:"
     if known:
-        yield "  # The controller exports /home and /shared to the machines of this file. With your own file server, remove"
-        yield "  # nfs_server and add: storage: {filer: filer.example.com}"
+        yield "  # The controller exports /home and /shared to the machines of this file. With your own file server,"
+        yield "  # remove nfs_server and add: storage: {filer: filer.example.com}"
     yield f"  {_entry(*entries[0], '[' + ', '.join(roles) + ']')}"
     yield "  # login1: {address: 192.0.2.9, roles: login}"
     yield f"  {_entry(*entries[1], 'compute')}"

@@ -146,7 +146,9 @@ def _nodes(path: tuple[str, ...], given: t.Any, known: set[str]) -> Iterator[Fau
         yield Fault(path, schema.shown(text), f"nodes such as gpu[1-64], or ALL ({exc})")
         return
     if wrong:
-        yield Fault(path, words.listed(wrong), "machines with the role compute, or ALL", schema.nearest(wrong[0], known))
+        yield Fault(
+            path, words.listed(wrong), "machines with the role compute, or ALL", schema.nearest(wrong[0], known)
+        )
 
 
 def _twice(data: Data) -> Iterator[Fault]:

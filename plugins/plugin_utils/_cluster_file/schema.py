@@ -109,12 +109,12 @@ def _any_of(value: t.Any, schema: Schema, path: Path_) -> Iterator[Fault]:
 
 def _of_value(value: t.Any, schema: Schema, path: Path_) -> Iterator[Fault]:
     """Yield the faults of a value of the right type."""
-    if isinstance(value, Mapping):
+    if not _is_choice(value, schema) or not _is_allowed(value, schema):
+        yield _fault(value, schema, path)
+    elif isinstance(value, Mapping):
         yield from _of_mapping(value, schema, path)
     elif isinstance(value, list):
         yield from _of_list(value, schema, path)
-    elif not _is_allowed(value, schema):
-        yield _fault(value, schema, path)
 
 
 def _of_list(value: list[t.Any], schema: Schema, path: Path_) -> Iterator[Fault]:
@@ -132,7 +132,7 @@ def _of_mapping(value: Mapping[str, t.Any], schema: Schema, path: Path_) -> Iter
     for name, item in value.items():
         inner = (*path, str(name))
         if not _is_name(name, schema):
-            yield Fault(inner, shown(name), schema["propertyNames"]["x-allowed"])
+            yield Fault(inner, shown(name), schema.get("propertyNames", {}).get("x-allowed", "a name"))
             continue
         part = _part(name, schema)
         if part is None:
@@ -159,12 +159,14 @@ def _part(name: str, schema: Schema) -> Schema | None:
     return None if others is False else t.cast("Schema", others)
 
 
+def _is_choice(value: t.Any, schema: Schema) -> bool:
+    """Return whether a value is one of the choices, if the schema has any."""
+    choices = schema.get("enum", [schema["const"]] if "const" in schema else [value])
+    return value in choices
+
+
 def _is_allowed(value: t.Any, schema: Schema) -> bool:
-    """Return whether a single value fits the keywords for numbers, strings and choices."""
-    if "const" in schema and value != schema["const"]:
-        return False
-    if "enum" in schema and value not in schema["enum"]:
-        return False
+    """Return whether a value fits the keywords for numbers and strings."""
     if isinstance(value, str):
         pattern = schema.get("pattern")
         return len(value) >= schema.get("minLength", 0) and (not pattern or bool(re.search(pattern, value)))
