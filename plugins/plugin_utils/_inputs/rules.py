@@ -18,7 +18,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import site_options
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import proxy, site_options
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_address, nearest, path, problem
 
@@ -29,8 +29,17 @@ if t.TYPE_CHECKING:
     # Returns what is allowed if a value is invalid, or else an empty string.
     Rule = Callable[[t.Any], str]
 
+PROXY: dict[str, dict[str, t.Any]] = {
+    "http": {"type": "str"},
+    "https": {"type": "str"},
+    "no_proxy": {"type": "list", "elements": "str"},
+}
 # Inputs that belong to no role: those of the whole cluster and of playbooks, and the names of DeepOps.
 CLUSTER: dict[str, dict[str, t.Any]] = {
+    "gpucluster_bastion": {"type": "str"},
+    "gpucluster_bundle": {"type": "str"},
+    "gpucluster_bundle_cache": {"type": "str"},
+    "gpucluster_bundle_checksum": {"type": "str"},
     "gpucluster_containers": {"type": "bool"},
     "gpucluster_join_clients": {"type": "list", "elements": "str"},
     "gpucluster_leaving_nodes": {"type": "list", "elements": "str"},
@@ -38,6 +47,7 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "gpucluster_networks": {"type": "dict"},
     "gpucluster_nfs_server": {"type": "str"},
     "gpucluster_own_variables": {"type": "list", "elements": "str"},
+    "gpucluster_proxy": {"type": "dict", "options": PROXY},
     "gpucluster_rack": {"type": "str"},
     "gpucluster_removed_nodes": {"type": "list", "elements": "str"},
     "gpucluster_switch": {"type": "str"},
@@ -242,18 +252,22 @@ def _node_network(value: t.Any) -> str:
 
 
 _WIDEST = 8
+_JUMP = r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?([A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?"
 _DIRECTORY = _matches(r"/[A-Za-z0-9._/+@:-]+", "an absolute path of letters, digits and ._/+@:-")
 _SHA256 = _matches(r"(sha256:[0-9a-f]{64})?", "sha256: and 64 hexadecimal digits")
 _RULES: dict[str, Rule] = {
     "base_hosts": _hosts_file,
     "base_memlock": _memlock,
+    "base_proxy": proxy.problem,
     "base_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
     "base_sysctl": _sysctl,
     "base_time_servers": _each(host),
     "base_time_service": _time_service,
     "docker_data_root": _empty_or(path),
     "docker_key_checksum": _SHA256,
+    "docker_proxy": proxy.problem,
     "docker_users": _each(_matches(r"[a-z_][a-z0-9_-]*", "names of users")),
+    "enroot_proxy": proxy.problem,
     "enroot_sysctl": _sysctl,
     "firewall_cluster": _sources,
     "firewall_ssh": _sources,
@@ -264,9 +278,24 @@ _RULES: dict[str, Rule] = {
         _matches(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", "sha256:digest, in lower case")
     ),
     "gpu_power_limit": _matches(r"|default|max|[0-9]+(\.[0-9]+)?", "watts, default, max, or an empty text"),
+    "gpucluster_bastion": _empty_or(
+        _matches(
+            rf"{_JUMP}(,{_JUMP})*",
+            "[USER@]HOST[:PORT] of a jump host, or several with commas",
+        )
+    ),
+    "gpucluster_bundle": _empty_or(
+        lambda value: (
+            ""
+            if str(value).startswith("/") and Path(str(value)).is_file()
+            else "the absolute path of a file of bundle.yml"
+        )
+    ),
+    "gpucluster_bundle_checksum": _SHA256,
     "gpucluster_join_clients": _each(_node_network),
     "gpucluster_mirror": _empty_or(_url),
     "gpucluster_networks": _networks,
+    "gpucluster_proxy": proxy.problem,
     "gpucluster_nfs_server": _empty_or(host),
     "nccl_enroot_path": _empty_or(path),
     "nccl_environment": _environment,
