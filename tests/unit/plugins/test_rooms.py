@@ -34,6 +34,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_slurm": {"_system"},
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
     "_azure_expiry": {"_system"},
+    "_monitoring": {"_health", "_nvidia", "_system"},
     "_training": set(),
 }
 PLUGIN_ROOMS: dict[str, set[str]] = {
