@@ -44,6 +44,7 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "gpucluster_join_clients": {"type": "list", "elements": "str"},
     "gpucluster_leaving_nodes": {"type": "list", "elements": "str"},
     "gpucluster_mirror": {"type": "str"},
+    "gpucluster_monitoring": {"type": "str", "choices": ["present", "absent"]},
     "gpucluster_networks": {"type": "dict"},
     "gpucluster_nfs_server": {"type": "str"},
     "gpucluster_own_variables": {"type": "list", "elements": "str"},
@@ -79,6 +80,9 @@ _RANGES: dict[str, tuple[int, int]] = {
     "gpu_driver_wait_seconds": (0, 3600),
     "gpu_graphics_clock": (0, 10_000),
     "gpu_memory_clock": (0, 20_000),
+    "monitoring_port": (1, 65_535),
+    "monitoring_retention_days": (1, 3650),
+    "monitoring_scrape_seconds": (1, 3600),
     "nccl_gpus_per_bridge": (0, 16),
     "health_epilog_gpu_memory_mib": (0, 1 << 20),
     "health_nhc_timeout_seconds": (1, 3600),
@@ -241,6 +245,12 @@ def _networks(value: t.Any) -> str:
     return "" if good else "names, each with a network such as 10.0.0.0/24 or a list of them"
 
 
+def _receivers(value: t.Any) -> str:
+    good = set(value) <= {"mail", "smarthost", "sender", "webhook", "slack"} and isinstance(value.get("mail", []), list)
+    urls = all(not _url(value[name]) for name in ("webhook", "slack") if value.get(name))
+    return "" if good and urls else "mail (a list), smarthost, sender, webhook and slack (URLs)"
+
+
 def _node_network(value: t.Any) -> str:
     """Root of every machine in such a network gets the munge key."""
     try:
@@ -297,6 +307,14 @@ _RULES: dict[str, Rule] = {
     "gpucluster_networks": _networks,
     "gpucluster_proxy": proxy.problem,
     "gpucluster_nfs_server": _empty_or(host),
+    "monitoring_address": host,
+    "monitoring_password_hash": _empty_or(_matches(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}", "a bcrypt hash")),
+    "monitoring_receivers": _receivers,
+    "monitoring_server_address": host,
+    "monitoring_targets": _each(host),
+    "monitoring_tls_ca": _empty_or(path),
+    "monitoring_tls_certificate": _empty_or(path),
+    "monitoring_tls_key": _empty_or(path),
     "nccl_enroot_path": _empty_or(path),
     "nccl_environment": _environment,
     "nccl_topology_link": _empty_or(path),
@@ -434,4 +452,16 @@ def _firewall(values: Values) -> Iterator[str]:
     yield from (f"firewall_allow: {fault}" for fault in ruleset.problems(found))
 
 
-_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (_sizes, _checks, _slurm, _nccl, _driver, _docker, _firewall)
+def _monitoring(values: Values) -> Iterator[str]:
+    for one, other in (("tls_certificate", "tls_key"), ("password", "password_hash")):
+        names = [f"monitoring_{one}", f"monitoring_{other}"]
+        missing = [name for name in names if not values.get(name)]
+        if len(missing) == 1:
+            given = next(name for name in names if name not in missing)
+            yield f"{given}: found a value; allowed with {missing[0]} only, because each needs the other"
+
+
+_PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (
+    *(_sizes, _checks, _slurm, _nccl, _driver, _docker),
+    *(_firewall, _monitoring),
+)

@@ -35,6 +35,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
     "_azure_expiry": {"_system"},
     "_firewall": {"_system"},
+    "_monitoring": {"_health", "_nvidia", "_system"},
     "_training": set(),
 }
 PLUGIN_ROOMS: dict[str, set[str]] = {
