@@ -104,3 +104,9 @@ def test_every_part_of_site_can_use_a_bundle() -> None:
     plays = yaml.safe_load((PLAYBOOKS / "check_input.yml").read_text(encoding="utf-8"))
 
     assert plays[-1]["ansible.builtin.import_playbook"] == "bundle_install.yml"
+
+
+@pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("tasks/*.yml")), ids=lambda path: path.stem)
+def test_facts_are_set_by_name(path: Path) -> None:
+    """set_fact ignores a mapping that is a template as a whole, and reports no error."""
+    assert not re.search(r'set_fact: "?\{\{', path.read_text(encoding="utf-8"))
