@@ -26,6 +26,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_system": set(),
     "_storage": {"_system"},
     "_accounts": {"_storage", "_system"},
+    "_bundle": set(),
     "_join": {"_accounts", "_storage", "_system"},
     "_enroot": set(),
     "_hardware": {"_system"},
