@@ -38,6 +38,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_firewall": {"_system"},
     "_motd": {"_system"},
     "_software": set(),
+    "_monitoring": {"_health", "_nvidia", "_system"},
     "_training": set(),
 }
 PLUGIN_ROOMS: dict[str, set[str]] = {
@@ -46,7 +47,9 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_azure_stack": {"_azure", "module_utils._system"},
     "_azure_cluster": {"_catalogue", "_inputs"},
     "_catalogue": set(),
+    "_cluster_file": {"_catalogue", "_inputs", "_slurm", "module_utils._system"},
     "_programs": set(),
+    "_progress": {"_slurm"},
     "_health": {"_catalogue", "module_utils._hardware", "module_utils._health"},
     "_slurm": {"_catalogue", "module_utils._hardware", "module_utils._slurm", "module_utils._system"},
     "_inputs": {
