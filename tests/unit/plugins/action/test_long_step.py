@@ -80,13 +80,13 @@ def test_a_step_reports_its_lines_and_returns_the_result_of_its_module(tmp_path:
 
 
 def test_a_step_that_fails_says_why(tmp_path: Path) -> None:
-    result, __, __ = run(tmp_path, "echo broken >&2; exit 3")
+    result = run(tmp_path, "echo broken >&2; exit 3")[0]
 
     assert (result["failed"], result["rc"], result["stderr"]) == (True, 3, "broken")
 
 
 def test_a_step_that_does_not_end_is_killed(tmp_path: Path) -> None:
-    result, __, __ = run(tmp_path, "echo $$ > pid; sleep 60", seconds=2)
+    result = run(tmp_path, "echo $$ > pid; sleep 60", seconds=2)[0]
 
     assert result["failed"]
     pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
@@ -100,6 +100,7 @@ def test_check_mode_starts_nothing(tmp_path: Path) -> None:
     assert status == 0
     assert result["changed"]
     assert not (tmp_path / "made").exists()
+    assert not (tmp_path / "jobs").exists()
 
 
 def test_long_steps_are_looked_at_four_times_a_minute() -> None:
