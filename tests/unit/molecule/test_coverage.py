@@ -26,6 +26,7 @@ EVERY_CHOICE = re.compile(r"_(source|provider)$")
 # What no scenario applies, and why. What a scenario does apply must not stand here.
 EXCEPTIONS = {
     "docker_source=upstream": "Docker's own packages are in no Debian mirror",
+    "scratch/main": "it is check_input and apply, which scenarios apply one after the other",
 }
 
 
