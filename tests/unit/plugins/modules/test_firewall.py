@@ -14,7 +14,7 @@ from ansible_collections.hpcai.gpucluster.plugins.modules import firewall
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._firewall.test_guard import Machine
 from ansible_collections.hpcai.gpucluster.tests.unit.support.run_module import RunModule
 
-NETWORKS = {"cluster": ["10.0.0.0/24"]}
+NETWORKS: dict[str, t.Any] = {"cluster": ["10.0.0.0/24"]}
 
 
 @pytest.fixture
