@@ -107,6 +107,18 @@ def test_nothing_that_users_run_is_missing_from_all_scenarios(everything: dict[s
     assert missing(everything.values()) == sorted(EXCEPTIONS)
 
 
+def test_a_scenario_makes_a_volume_of_the_local_drives_that_it_finds() -> None:
+    """The role scratch has its default inputs there: no scenario sets the number of drives or their names."""
+    found = [
+        application
+        for application in Scenario(ROOT, ROOT / "molecule/nfs").applications()
+        if (application.role, application.entry) == ("scratch", "main")
+    ]
+
+    assert found
+    assert {(int(one.value("scratch_drive_count")), str(one.value("scratch_devices"))) for one in found} == {(-1, "[]")}
+
+
 @pytest.mark.parametrize(
     ("scenario", "named"),
     [
