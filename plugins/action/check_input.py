@@ -13,9 +13,10 @@ from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import cluster as inputs_cluster
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import roles, rules, sets
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import older_names, roles, rules, sets
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
@@ -26,7 +27,7 @@ if t.TYPE_CHECKING:
 
 # Errors about values that are known only after a host was contacted. Its role checks such a value then.
 _LATER = ("ansible_", "hostvars", "has no attribute")
-_SIZES = ("gpucluster_vm_size", "azure_vm_size", "gpucluster_vm_size_record")
+_SIZES = ("gpucluster_vm_size", "azure_vm_size", "gpucluster_vm_size_record", "virtual_machine_size")
 _STORAGE = ("nfs_", "scratch_", "gpucluster_networks", "gpucluster_nfs_server", *_SIZES)
 _MOST = 40
 
@@ -40,6 +41,7 @@ class ActionModule(ActionBase):
         spec = {
             "hosts": {"type": "list", "elements": "str"},
             "main": {"type": "str"},
+            "vm_sizes": {"type": "path"},
             "role": {"type": "str"},
             "entry_point": {"type": "str"},
         }
@@ -65,7 +67,9 @@ class ActionModule(ActionBase):
         judge = _Judge(self._loader, variables, arguments["main"])
         for host in dict.fromkeys([arguments["main"], *arguments["hosts"]]):
             judge.take(host)
-        found = {"sets": len(judge.sets.members), "storage": judge.storage()}
+        known = auto.read(arguments["vm_sizes"] or "")
+        unsized = [host for host in judge.auto() if host not in known]
+        found = {"sets": len(judge.sets.members), "storage": judge.storage(), "auto": unsized}
         return {**found, **_failed("Wrong input. No machine was touched.", judge.problems())}
 
 
@@ -85,6 +89,7 @@ class _Judge:
         self._tasks = {task: frozenset(self._cluster.of(task)) for task in self._storage}
         self._faults: list[list[str]] = []
         self._sized: list[bool] = []
+        self._auto: list[bool] = []
         self._names: set[str] = set()
         self._machines: dict[str, dict[str, t.Any]] = {}
         self._cluster_values: dict[str, t.Any] = {}
@@ -105,6 +110,7 @@ class _Judge:
             judged = rules.judge(values)
             self._faults.append(faults + judged.faults)
             self._sized.append(any(raw.get(name) for name in _SIZES))
+            self._auto.append(auto.is_auto(values.get(_SIZES[0])) and not values.get(_SIZES[2]))
             if host == self._main:
                 self._cluster_values = judged.good
 
@@ -112,14 +118,20 @@ class _Judge:
         """Return one host for each different storage setting of servers, clients and compute nodes."""
         return sorted({members[0] for kinds in self._storage.values() for members in kinds.members})
 
+    def auto(self) -> list[str]:
+        """Return the compute nodes whose VM size has to be found."""
+        found = [host for members, wanted in zip(self.sets.members, self._auto) if wanted for host in members]
+        return [host for host in found if host in self._tasks["computes"]]
+
     def problems(self) -> list[str]:
         """Return each message once, with its hosts unless it applies to all hosts."""
         hosts: dict[str, list[str]] = {}
         for faults, members in zip(self._faults, self.sets.members):
             for fault in faults:
                 hosts.setdefault(fault, []).extend(members)
+        older = older_names.known(self._names, self._cluster.groups)
         return [
-            *rules.unknown(self._names, self._cluster_values.get("gpucluster_own_variables") or []),
+            *rules.unknown(self._names - older, self._cluster_values.get("gpucluster_own_variables") or []),
             *(_located(fault, found, len(self._machines)) for fault, found in hosts.items()),
             *self._of_cluster(),
         ]

@@ -42,6 +42,9 @@ options:
       - The host of O(hosts) whose inputs are those of the whole cluster, such as the first controller.
       - Required with O(hosts).
     type: str
+  vm_sizes:
+    description: File with the VM sizes that M(hpcai.gpucluster.vm_sizes) has found.
+    type: path
 """
 
 EXAMPLES = r"""
@@ -64,6 +67,12 @@ storage:
   type: list
   elements: str
   sample: [gpu1, storage1]
+auto:
+  description: Compute nodes with C(gpucluster_vm_size=auto) that are not in the file O(vm_sizes).
+  returned: with O(hosts)
+  type: list
+  elements: str
+  sample: [gpu2]
 sets:
   description: Number of distinct sets of inputs.
   returned: with O(hosts)
