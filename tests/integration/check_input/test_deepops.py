@@ -57,7 +57,7 @@ def _inventory(**variables: t.Any) -> dict[str, t.Any]:
     hosts = {
         name: {"ansible_host": f"127.0.0.{number}"} for number, name in enumerate(("login01", "gpu01", "gpu02"), 1)
     }
-    masters = {"children": {"slurm-master": {}}}
+    masters: dict[str, t.Any] = {"children": {"slurm-master": {}}}
     return {
         "all": {
             "hosts": hosts,
@@ -129,7 +129,6 @@ SHOW = """---
   vars_files: [CHECKOUT/playbooks/vars/cluster.yml]
   tasks:
     - delegate_to: localhost
-      vars: {ansible_connection: local}
       ansible.builtin.copy:
         dest: "{{ playbook_dir }}/shown.json"
         content: "{{ shown | to_json }}"
@@ -149,7 +148,7 @@ SHOW = """---
           state: "{{ slurm_state_directory }}"
           limit: "{{ slurm_partitions[0].MaxTime }}"
           scratch: "{{ scratch_drive_count }}"
-""".replace("      vars: {ansible_connection: local}\n", "")
+"""
 
 
 def test_inputs_of_the_inventory_take_precedence(run: Run, sizes: str) -> None:

@@ -175,7 +175,8 @@ def test_only_an_inventory_of_deepops_is_translated() -> None:
 def test_each_variable_is_in_one_list() -> None:
     names = [name for name in older_names.table() if not name.endswith("*")]
 
-    found = meaning(**dict.fromkeys(names, "x"))
+    values: dict[str, t.Any] = dict.fromkeys(names, "x")
+    found = meaning(**values)
     listed = [*found.used, *found.mapped, *found.ignored]
     assert sorted(listed) == sorted(names)
     assert all(found.ignored.values())
