@@ -136,6 +136,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
     def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
         """Add the hosts, groups and variables of the file."""
         super().parse(inventory, loader, path, cache)
+        self._found: t.Any = inventory
         data = loader.load_from_file(path, cache="none", trusted_as_template=True)
         faults = problems.find(data)
         if faults:
@@ -147,21 +148,21 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
     def _add(self, found: cluster_inventory.Inventory) -> None:
         """Add an inventory to that of Ansible."""
         for group in found.groups:
-            self.inventory.add_group(group)
+            self._found.add_group(group)
         for name, variables in found.hosts.items():
             self._add_host(name, variables)
         for group, members in found.groups.items():
             for host in members:
-                self.inventory.add_child(group, host)
+                self._found.add_child(group, host)
         for group, variables in found.variables.items():
             for name, value in variables.items():
-                self.inventory.set_variable(group, name, value)
+                self._found.set_variable(group, name, value)
         self._construct(found)
 
     def _add_host(self, name: str, variables: dict[str, t.Any]) -> None:
         """Add one host. Setting the variables on the host is faster than C(inventory.set_variable)."""
-        self.inventory.add_host(name)
-        host = self.inventory.get_host(name)
+        self._found.add_host(name)
+        host = self._found.get_host(name)
         for key, value in variables.items():
             # The values of a range are new strings, which are no templates yet.
             host.set_variable(key, trust_as_template(value) if key in _RANGED else value)
@@ -172,7 +173,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
         strict = self.get_option("strict")
         nodes = set(found.groups["slurm_compute"])
         for name in found.hosts if compose or groups or keyed else ():
-            host = self.inventory.get_host(name)
+            host = self._found.get_host(name)
             shared = found.variables["slurm_compute"] if name in nodes else {}
             known = {**found.variables["all"], **shared, **host.get_vars()}
             self._set_composite_vars(compose, known, name, strict=strict)

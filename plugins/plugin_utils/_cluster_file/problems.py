@@ -104,7 +104,7 @@ def _no_machines(data: Data) -> Iterator[Fault]:
 
 
 def _sizes(data: Data) -> Iterator[Fault]:
-    places = [(("vm_size",), data.get("vm_size"))]
+    places: list[tuple[schema.Path_, t.Any]] = [(("vm_size",), data.get("vm_size"))]
     places += [((*path, "vm_size"), machine.get("vm_size")) for path, machine in _machines(data)]
     for path, size in places:
         known = [AUTO, *records.names()]
