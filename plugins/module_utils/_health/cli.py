@@ -128,6 +128,7 @@ def _check(options: argparse.Namespace, config: dict[str, t.Any]) -> int:
     memory.load()
     _forget(memory, options.forget, machine.now())
     verdicts = supervisor.run(names, config, machine, memory.checks, deadline)
+    memory.verdicts.update({verdict.check: verdict.status for verdict in verdicts})
     marked = _mark(options, config, verdicts, memory) if options.mark else ""
     memory.save()
     memory.close()

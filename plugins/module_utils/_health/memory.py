@@ -29,6 +29,7 @@ class Memory:
         self._lock: int | None = None
         self.checks: dict[str, dict[str, t.Any]] = {}
         self.mark: dict[str, t.Any] = {}
+        self.verdicts: dict[str, str] = {}  # the last status of each check, for the monitoring
         self.trouble = ""
 
     @property
@@ -53,6 +54,7 @@ class Memory:
             if kept.get("boot_id") == self._boot_id:
                 checks = {name: dict(value) for name, value in dict(kept["checks"]).items()}
                 self.checks, self.mark = checks, dict(kept["mark"])
+                self.verdicts = dict(kept.get("verdicts") or {})
         if self._lock is not None and os.path.exists(self._missed):  # noqa: PTH110
             self.mark["clean"] = False
 
@@ -61,7 +63,7 @@ class Memory:
         if self._lock is None:
             self._note_missed()
             return
-        kept = {"boot_id": self._boot_id, "checks": self.checks, "mark": self.mark}
+        kept = {"boot_id": self._boot_id, "checks": self.checks, "mark": self.mark, "verdicts": self.verdicts}
         try:
             with open(f"{self.path}.new", "w", encoding="utf-8") as stream:  # noqa: PTH123
                 json.dump(kept, stream)

@@ -1,0 +1,105 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Figures of GPUs under the names of DCGM's exporter, from one start of nvidia-smi, and Xids from the kernel log."""
+
+from __future__ import annotations
+
+import collections
+import re
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import xid
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import values
+
+from .text import Sample, sample
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+
+_IDENTITY = ("index", "uuid", "pci.bus_id", "name")
+_ECC = "ecc.errors.{}.{}.{}"
+_MASK = re.compile(r"0x[0-9a-fA-F]{1,16}")
+_MINOR = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
+
+# By name of DCGM, the fields of nvidia-smi whose sum it is. Drivers from 470 on know all of them.
+SERIES: dict[str, tuple[str, ...]] = {
+    "DCGM_FI_DEV_GPU_UTIL": ("utilization.gpu",),
+    "DCGM_FI_DEV_MEM_COPY_UTIL": ("utilization.memory",),
+    "DCGM_FI_DEV_FB_USED": ("memory.used",),
+    "DCGM_FI_DEV_FB_FREE": ("memory.free",),
+    "DCGM_FI_DEV_POWER_USAGE": ("power.draw",),
+    "DCGM_FI_DEV_GPU_TEMP": ("temperature.gpu",),
+    "DCGM_FI_DEV_MEMORY_TEMP": ("temperature.memory",),
+    "DCGM_FI_DEV_SM_CLOCK": ("clocks.sm",),
+    "DCGM_FI_DEV_MEM_CLOCK": ("clocks.mem",),
+    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": ("clocks_throttle_reasons.active",),
+    "DCGM_FI_DEV_PCIE_LINK_GEN": ("pcie.link.gen.current",),
+    "DCGM_FI_DEV_PCIE_LINK_WIDTH": ("pcie.link.width.current",),
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": tuple(_ECC.format("corrected", "volatile", part) for part in ("sram", "dram")),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": tuple(_ECC.format("uncorrected", "volatile", part) for part in ("sram", "dram")),
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": ("remapped_rows.correctable",),
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": ("remapped_rows.uncorrectable",),
+    "DCGM_FI_DEV_ROW_REMAP_PENDING": ("remapped_rows.pending",),
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": ("remapped_rows.failure",),
+}
+FIELDS = (*_IDENTITY, *(field for fields in SERIES.values() for field in fields))
+
+
+def samples(smi: NvidiaSmi, host: Host) -> list[Sample]:
+    """Return the figures of all GPUs. A figure that a GPU does not have is missing, never 0."""
+    found = smi.query("gpu", FIELDS, needed=len(_IDENTITY))
+    return [one for row in found.rows for one in _gpu(row, _minor(row["pci.bus_id"], host))]
+
+
+def _gpu(row: dict[str, str], minor: str) -> t.Iterator[Sample]:
+    labels = {
+        "gpu": row["index"],
+        "UUID": row["uuid"],
+        "device": f"nvidia{minor or row['index']}",
+        "modelName": row["name"],
+        "pci_bus_id": row["pci.bus_id"],
+    }
+    for name, fields in SERIES.items():
+        cells = [_number(row.get(field)) for field in fields]
+        known = [cell for cell in cells if cell is not None]
+        if len(known) == len(cells):
+            yield Sample(name, labels, sum(known))
+
+
+def _number(cell: str | None) -> float | None:
+    """Return a cell as a number: a count, a bit mask, or 1 and 0 for Yes and No."""
+    if cell is not None and _MASK.fullmatch(cell):
+        return int(cell, 16)
+    value = values.number(cell)
+    if value is not None:
+        return value
+    known = values.flag((cell or "").strip("[]"))
+    return None if known is None else float(known)
+
+
+def _minor(bus_id: str, host: Host) -> str:
+    """Return the number of the device file, by which Slurm counts GPUs. Its order can differ from nvidia-smi's."""
+    address = values.bus_id(bus_id) or ""
+    text = host.read(f"/proc/driver/nvidia/gpus/{address[-12:].lower()}/information")
+    match = _MINOR.search(text)
+    return match[1] if match else ""
+
+
+def xids(lines: t.Iterable[str], classes: t.Mapping[str, t.Collection[int]]) -> list[Sample]:
+    """Return how often each Xid stands in the kernel log, with its class: application, warn or fault."""
+    counts = collections.Counter((event.device, event.number, event.kind) for event in xid.events(lines))
+    return [
+        sample("gpucluster_xid_total", count, pci_bus_id=device, xid=str(number), kind=kind, severity=severity)
+        for (device, number, kind), count in sorted(counts.items())
+        for severity in [_severity(number, kind, classes)]
+    ]
+
+
+def _severity(number: int, kind: str, classes: t.Mapping[str, t.Collection[int]]) -> str:
+    if kind == "Xid":
+        return next((name for name in ("application", "warn") if number in classes.get(name, ())), "fault")
+    return "fault" if kind == "SXid" else "warn"

@@ -1,0 +1,62 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Figures of a machine that the node exporter does not have: health checks, mounts and certificates."""
+
+from __future__ import annotations
+
+import calendar
+import json
+import time
+import typing as t
+
+from .text import Sample, sample
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+
+_ESCAPES = {"\\040": " ", "\\011": "\t", "\\134": "\\"}
+
+
+def health(text: str, written: float) -> list[Sample]:
+    """Return the verdict of each health check from the state file of gpucluster-check, and when it was written."""
+    verdicts = json.loads(text).get("verdicts") or {}
+    found = [
+        sample("gpucluster_health_check", 1, check=str(name), status=str(status))
+        for name, status in sorted(verdicts.items())
+    ]
+    return [*found, sample("gpucluster_health_timestamp_seconds", written)]
+
+
+def mounts(fstab: str, mounted: str) -> list[Sample]:
+    """Return whether each mount of fstab is mounted; mounted is the content of /proc/self/mounts."""
+    present = {_plain(line.split()[1]) for line in mounted.splitlines() if len(line.split()) > 1}
+    return [sample("gpucluster_mount_up", float(path in present), mountpoint=path) for path in sorted(_wanted(fstab))]
+
+
+def _wanted(fstab: str) -> set[str]:
+    rows = [line.split() for line in fstab.splitlines() if not line.lstrip().startswith("#")]
+    wanted = [row for row in rows if len(row) > 3 and row[1].startswith("/") and "noauto" not in row[3].split(",")]
+    return {_plain(row[1]).rstrip("/") or "/" for row in wanted}
+
+
+def _plain(path: str) -> str:
+    for escape, char in _ESCAPES.items():
+        path = path.replace(escape, char)
+    return path
+
+
+def certificates(paths: t.Iterable[str], host: Host) -> list[Sample]:
+    """Return when each certificate ends, as seconds since 1970. A file that cannot be read counts as ended."""
+    return [sample("gpucluster_certificate_end_seconds", _end(path, host), path=path) for path in paths]
+
+
+def _end(path: str, host: Host) -> float:
+    code, out, _err = host.run(["openssl", "x509", "-enddate", "-noout", "-in", path])
+    try:
+        text = out.strip().partition("=")[2]
+        return 0.0 if code else float(calendar.timegm(time.strptime(text, "%b %d %H:%M:%S %Y %Z")))
+    except ValueError:
+        return 0.0

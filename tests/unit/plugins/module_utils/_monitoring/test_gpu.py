@@ -1,0 +1,114 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""GPUs under the names of DCGM, from the simulated nvidia-smi."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import gpu, text
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi, NvidiaSmiError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+from ansible_collections.hpcai.gpucluster.tests.simulation.simulated_smi import SimulatedSmi
+
+CLASSES = {"application": [13, 31], "warn": [63, 94]}
+
+
+class Files(Host):
+    """A machine with these files."""
+
+    def __init__(self, files: dict[str, str] | None = None) -> None:
+        super().__init__(lambda *_args: (127, "", ""))
+        self.files = files or {}
+
+    def read(self, path: str) -> str:
+        return self.files.get(path, "")
+
+
+def found(simulated: SimulatedSmi, host: Host | None = None) -> dict[tuple[str, str], text.Sample]:
+    samples = gpu.samples(NvidiaSmi(simulated), host or Files())
+    return {(one.name, one.labels["gpu"]): one for one in samples}
+
+
+def test_each_gpu_has_each_figure_after_one_start() -> None:
+    simulated = SimulatedSmi(busy=True)
+
+    samples = found(simulated)
+
+    assert len(simulated.calls) == 1
+    assert {name for name, _gpu in samples} == set(gpu.SERIES)
+    assert {index for _name, index in samples} == set("01234567")
+    assert samples["DCGM_FI_DEV_GPU_UTIL", "3"].value == 100
+    assert samples["DCGM_FI_DEV_GPU_TEMP", "3"].value == 34
+    assert samples["DCGM_FI_DEV_POWER_USAGE", "3"].value == 81.11
+    assert samples["DCGM_FI_DEV_ROW_REMAP_PENDING", "3"].value == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "cell", "name", "value"),
+    [
+        ("remapped_rows.pending", "Yes", "ROW_REMAP_PENDING", 1),
+        ("clocks_event_reasons.active", "0x0000000000000048", "CLOCK_THROTTLE_REASONS", 0x48),
+        ("ecc.errors.uncorrected.volatile.dram", "4", "ECC_DBE_VOL_TOTAL", 4),
+        ("temperature.gpu", "97", "GPU_TEMP", 97),
+    ],
+)
+def test_a_fault_is_a_figure(field: str, cell: str, name: str, value: float) -> None:
+    samples = found(SimulatedSmi(values={"2": {field: cell}}))
+
+    assert samples[f"DCGM_FI_DEV_{name}", "2"].value == value
+    assert samples[f"DCGM_FI_DEV_{name}", "1"].value != value
+
+
+@pytest.mark.parametrize("cell", ["[N/A]", "N/A", "[Unknown Error]", "[Not Supported]", ""])
+def test_a_figure_that_is_missing_is_never_0(cell: str) -> None:
+    samples = found(SimulatedSmi(values={"2": {"utilization.gpu": cell}}))
+
+    assert ("DCGM_FI_DEV_GPU_UTIL", "2") not in samples
+    assert ("DCGM_FI_DEV_GPU_UTIL", "1") in samples
+
+
+def test_half_of_a_sum_is_no_figure() -> None:
+    samples = found(SimulatedSmi(values={"2": {"ecc.errors.uncorrected.volatile.sram": "[N/A]"}}))
+
+    assert ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "2") not in samples
+
+
+def test_the_device_file_has_slurms_number_not_that_of_nvidia_smi() -> None:
+    simulated = SimulatedSmi()
+    address = next(iter(found(simulated).values())).labels["pci_bus_id"]
+    path = f"/proc/driver/nvidia/gpus/{address[-12:].lower()}/information"
+
+    swapped = found(simulated, Files({path: "Model: \t\t NVIDIA H200\nDevice Minor: \t 7\n"}))
+
+    assert swapped["DCGM_FI_DEV_GPU_UTIL", "0"].labels["device"] == "nvidia7"
+    assert swapped["DCGM_FI_DEV_GPU_UTIL", "1"].labels["device"] == "nvidia1"
+
+
+def test_no_driver_is_an_error_not_an_empty_answer() -> None:
+    with pytest.raises(NvidiaSmiError):
+        found(SimulatedSmi(faults={"no_driver": True}))
+
+
+def test_xids_are_counted_by_class() -> None:
+    line = "[   12.5] NVRM: Xid (PCI:0000:1b:00): {}, pid=7, name=python"
+    log = [line.format(79), line.format(79), line.format(13), line.format(63), "[ 1.0] usb: hello"]
+
+    samples = gpu.xids(log, t.cast("t.Any", CLASSES))
+
+    assert [(one.labels["xid"], one.labels["severity"], one.value) for one in samples] == [
+        ("13", "application", 1),
+        ("63", "warn", 1),
+        ("79", "fault", 2),
+    ]
+
+
+def test_the_page_escapes_what_a_label_may_hold() -> None:
+    page = text.render(
+        [text.sample("a_total", 1), text.sample("b", 0.5, reason='say "no"\\\n'), text.sample("a_total", 2)]
+    )
+
+    assert page == '# TYPE a_total gauge\na_total 1\na_total 2\n# TYPE b gauge\nb{reason="say \\"no\\"\\\\\\n"} 0.5\n'
