@@ -18,7 +18,8 @@ description:
   - C(docs/cluster-file.md) describes the file. The JSON Schema C(plugins/plugin_utils/_cluster_file/schema.json) has
     each key. It gives editors completion, and the plugin checks the file against it.
   - P(hpcai.gpucluster.cluster#inventory) creates the groups C(slurm_controller), C(slurm_database), C(slurm_build),
-    C(slurm_login), C(slurm_compute), C(nfs_server) and C(nfs_client). A group without machines is empty.
+    C(slurm_login), C(slurm_compute), C(nfs_server), C(nfs_client) and C(monitoring_server). A group without machines is
+    empty.
   - The variables of the file are variables of the group C(all), those of a machine are variables of its host.
     C(group_vars) beside the file have precedence over the former, C(host_vars) over both.
   - The message about a fault names the file, its line, the key, the value found, what is allowed, and the nearest
@@ -67,8 +68,14 @@ options:
   mirror:
     description: URL of a mirror of upstream releases.
     type: str
+  proxy:
+    description: Proxy for downloads.
+    type: dict
   features:
     description: What is on.
+    type: dict
+  options:
+    description: Site options by name, V(present) or V(absent).
     type: dict
   azure:
     description: The cluster that the playbook C(azure_up.yml) creates.
