@@ -28,7 +28,7 @@ _FAILED = re.compile(r"^ERROR\s+(\S+) ➜ (\S+): Executed: Failed")
 _TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(.+?)\]?$")
 _FATAL = re.compile(r"^(?:fatal|failed): \[(.+?)\].*?(?:FAILED|UNREACHABLE)!")
 _DETAIL = re.compile(r"^    ((?:assertion|msg|stderr): +(?!''|\"\"|non-zero return code).+)$")
-_CONTINUED = re.compile(r"^ {8}(\S.*)$")
+_CONTINUED = re.compile(r"^(?: {2}| {8})(\S.*)$")  # wrapped by Molecule or by YAML
 _NOT_RUN = re.compile(r"^ +msg: +['\"]?(not run: .+?)['\"]?$")
 _STEP_NOT_RUN = re.compile(r"^== (not run: .+)$")
 _TOOL_SAYS = re.compile(r"^(?:FAILED |ERROR |E  +|.*Idempotence test failed|\* )")

@@ -35,6 +35,7 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         __, arguments = self.validate_argument_spec(argument_spec={**session.argument_spec(), **_OPTIONS})
         try:
+            session.refuse_empty(arguments, ("resource_group", "cluster", "set"))
             task.check(arguments["count"], arguments["remove"], arguments["limit"])
             result.update(session.run(arguments, lambda found: self._scaled(found, arguments), self._tell))
         except task.ShortError as exc:

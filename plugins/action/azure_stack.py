@@ -11,7 +11,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import RequestError
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import AzureInventoryError, ConfigError
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import AzureInventoryError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack import explain, session, stack, template
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 
@@ -88,9 +88,7 @@ class News:
 def _wanted(given: dict[str, t.Any]) -> stack.Wanted:
     if given["state"] == "present":
         template.check(given["template"])
-    for name in ("name", "cluster", "resource_group"):
-        if not given[name].strip():
-            raise ConfigError(f"{name} is empty")
+    session.refuse_empty(given, ("name", "cluster", "resource_group"))
     return stack.Wanted(
         name=given["name"],
         cluster=given["cluster"],

@@ -20,14 +20,13 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import ty
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
 if t.TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     Raw = Mapping[str, t.Any]
 
 # Errors about values that are known only after a host was contacted. Its role checks such a value then.
 _LATER = ("ansible_", "hostvars", "has no attribute")
 _SIZES = ("gpucluster_vm_size", "azure_vm_size", "gpucluster_vm_size_record")
-_STORAGE = ("nfs_", "scratch_", "gpucluster_networks", "gpucluster_nfs_server", *_SIZES)
 _MOST = 40
 
 
@@ -58,15 +57,33 @@ class ActionModule(ActionBase):
             names = inputs_types.of_role(role, arguments["entry_point"])
         except ValueError as exc:
             return {"failed": True, "msg": str(exc)}
-        values, faults = _templated(self._loader, variables, names)
-        return _failed(f"Wrong input of the role {role}.", faults + roles.problems(role, values))
+        read = _templated(self._loader, variables, names)
+        return _failed(f"Wrong input of the role {role}.", read.faults + roles.problems(role, read.values))
 
     def _hosts(self, arguments: Raw, variables: Raw) -> dict[str, t.Any]:
         judge = _Judge(self._loader, variables, arguments["main"])
         for host in dict.fromkeys([arguments["main"], *arguments["hosts"]]):
             judge.take(host)
-        found = {"sets": len(judge.sets.members), "storage": judge.storage()}
+        found = {"sets": len(judge.found), "late": judge.late()}
         return {**found, **_failed("Wrong input. No machine was touched.", judge.problems())}
+
+
+class _Read(t.NamedTuple):
+    """The inputs of one host, the errors in their templates, and the names that need facts."""
+
+    values: dict[str, t.Any]
+    faults: list[str]
+    later: list[str]
+
+
+class _Found(t.NamedTuple):
+    """What was found about machines with equal inputs and the same tasks."""
+
+    members: list[str]
+    faults: list[str]
+    sized: bool
+    # Whether an input of a role waits for facts.
+    late: bool
 
 
 class _Judge:
@@ -76,18 +93,17 @@ class _Judge:
         """Store the variables and the host that has the inputs of the whole cluster."""
         self._loader, self._variables, self._main = loader, variables, main
         self._inputs = {*rules.known(), *_SIZES}
-        self.sets = sets.Distinct(self._inputs.__contains__)
-        self._storage: dict[str, sets.Distinct] = {
-            task: sets.Distinct(_is_storage) for task in ("servers", "clients", "computes")
-        }
+        self._sets: dict[tuple[str, ...], sets.Distinct] = {}
         groups = {name: list(hosts) for name, hosts in variables["groups"].items()}
         self._cluster = inputs_cluster.Cluster(groups, {}, {})
-        self._tasks = {task: frozenset(self._cluster.of(task)) for task in self._storage}
-        self._faults: list[list[str]] = []
-        self._sized: list[bool] = []
+        self._tasks = {task: frozenset(self._cluster.of(task)) for task in inputs_cluster.GROUPS}
+        of_main = variables["hostvars"].raw_get(main)
+        # Variables of the play and of Ansible itself.
+        self._play = {name: value for name, value in variables.items() if name not in of_main}
         self._names: set[str] = set()
         self._machines: dict[str, dict[str, t.Any]] = {}
         self._cluster_values: dict[str, t.Any] = {}
+        self.found: list[_Found] = []
 
     def take(self, host: str) -> None:
         """Check the variables of a host."""
@@ -97,27 +113,51 @@ class _Judge:
             "host": raw.get("ansible_host", host),
             "computer_name": raw.get("azure_computer_name", ""),
         }
-        for task, kinds in self._storage.items():
-            if host in self._tasks[task]:
-                kinds.add(host, raw)
-        if self.sets.add(host, raw):
-            values, faults = _templated(self._loader, raw, self._inputs)
-            judged = rules.judge(values)
-            self._faults.append(faults + judged.faults)
-            self._sized.append(any(raw.get(name) for name in _SIZES))
-            if host == self._main:
-                self._cluster_values = judged.good
+        tasks = tuple(task for task, hosts in self._tasks.items() if host in hosts)
+        equal = self._sets.setdefault(tasks, sets.Distinct(self._inputs.__contains__))
+        if equal.add(host, raw):
+            self.found.append(self._find(host, raw, tasks, equal.members[-1]))
 
-    def storage(self) -> list[str]:
-        """Return one host for each different storage setting of servers, clients and compute nodes."""
-        return sorted({members[0] for kinds in self._storage.values() for members in kinds.members})
+    def _find(self, host: str, raw: Raw, tasks: tuple[str, ...], members: list[str]) -> _Found:
+        """Check the inputs of the first host of a set, alone and with the defaults of the roles of its tasks."""
+        read = _templated(self._loader, {**self._play, **raw}, self._inputs.intersection(raw))
+        judged = rules.judge(read.values)
+        if host == self._main:
+            self._cluster_values = judged.good
+        faults = dict.fromkeys(read.faults + judged.faults)
+        late = bool(read.later)
+        for applied in roles.APPLIED:
+            if set(applied.tasks) & set(tasks):
+                of_role = self._of_role(applied, raw)
+                faults.update(dict.fromkeys(of_role.faults))
+                late = late or bool(of_role.later)
+        return _Found(members, list(faults), any(raw.get(name) for name in _SIZES), late)
+
+    def _of_role(self, applied: roles.Applied, raw: Raw) -> _Read:
+        """Return the inputs of a role with their defaults, and all errors; nothing if the machine skips the role."""
+        variables = {
+            **_file(self._loader, applied.role, "defaults"),
+            **self._play,
+            **raw,
+            **_file(self._loader, applied.role, "vars"),
+        }
+        if not applied.applies(_templated(self._loader, variables, roles.DECIDING).values):
+            return _Read({}, [], [])
+        read = _templated(self._loader, variables, inputs_types.of_role(applied.role, applied.entry_point))
+        # The rules of a role compare its inputs, so they need all of them.
+        faults = [] if read.later else roles.problems(applied.role, read.values)
+        return read._replace(faults=read.faults + faults)
+
+    def late(self) -> list[str]:
+        """Return the hosts with an input that waits for facts. Their roles have to check it."""
+        return sorted(host for one in self.found if one.late for host in one.members)
 
     def problems(self) -> list[str]:
         """Return each message once, with its hosts unless it applies to all hosts."""
         hosts: dict[str, list[str]] = {}
-        for faults, members in zip(self._faults, self.sets.members):
-            for fault in faults:
-                hosts.setdefault(fault, []).extend(members)
+        for one in self.found:
+            for fault in one.faults:
+                hosts.setdefault(fault, []).extend(one.members)
         return [
             *rules.unknown(self._names, self._cluster_values.get("gpucluster_own_variables") or []),
             *(_located(fault, found, len(self._machines)) for fault, found in hosts.items()),
@@ -125,26 +165,33 @@ class _Judge:
         ]
 
     def _of_cluster(self) -> list[str]:
-        unsized = [host for members, sized in zip(self.sets.members, self._sized) if not sized for host in members]
+        unsized = [host for one in self.found if not one.sized for host in one.members]
         cluster = dataclasses.replace(
             self._cluster, values=self._cluster_values, machines=self._machines, unsized=unsized
         )
         return inputs_cluster.problems(cluster)
 
 
-def _templated(loader: t.Any, raw: Raw, names: set[str]) -> tuple[dict[str, t.Any], list[str]]:
-    """Return the inputs of one host, and the errors in their templates."""
+def _file(loader: t.Any, role: str, kind: str) -> dict[str, t.Any]:
+    """Return the defaults or the variables of a role as written."""
+    path = inputs_types.ROLES / role / kind / "main.yml"
+    return (loader.load_from_file(str(path), trusted_as_template=True) or {}) if path.is_file() else {}
+
+
+def _templated(loader: t.Any, raw: Raw, names: Collection[str]) -> _Read:
+    """Return the inputs of one host. An error about facts that are not gathered is no fault."""
     templar = Templar(loader=loader, variables=dict(raw))
-    values: dict[str, t.Any] = {}
-    faults: list[str] = []
-    for name in sorted(names.intersection(raw)):
+    read = _Read({}, [], [])
+    for name in sorted(set(names).intersection(raw)):
         try:
-            values[name] = plain(templar.template(raw[name]))
+            read.values[name] = plain(templar.template(raw[name]))
         except AnsibleError as exc:
             text = " ".join(str(exc).split())
-            if not any(word in text for word in _LATER):
-                faults.append(f"{name}: {text}")
-    return values, faults
+            if any(word in text for word in _LATER):
+                read.later.append(name)
+            else:
+                read.faults.append(f"{name}: {text}")
+    return read
 
 
 def _failed(summary: str, problems: list[str]) -> dict[str, t.Any]:
@@ -153,10 +200,6 @@ def _failed(summary: str, problems: list[str]) -> dict[str, t.Any]:
         return {}
     lines = [summary, *problems[:_MOST], *filter(None, [words.more(problems, _MOST)])]
     return {"failed": True, "msg": "\n".join(lines)}
-
-
-def _is_storage(name: str) -> bool:
-    return name.startswith(_STORAGE)
 
 
 def _located(fault: str, hosts: list[str], total: int) -> str:

@@ -18,15 +18,16 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import 
 
 
 class ActionModule(ActionBase):
-    """Build a program on the control node, and copy it to the managed node."""
+    """Build a program on the control node, and copy it to the managed node with the files that it needs."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Return the result of the module copy."""
+        """Return the result of the module copy, and that of file_set if there are files."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         spec = {
             "entry": {"type": "str", "required": True},
             "dest": {"type": "str", "required": True},
             "interpreter": {"type": "str", "default": "/usr/bin/python3"},
+            "files": {"type": "list", "elements": "dict", "default": []},
         }
         __, arguments = self.validate_argument_spec(argument_spec=spec)
         try:
@@ -40,6 +41,10 @@ class ActionModule(ActionBase):
             result.update(self._copy(str(source), arguments["dest"], task_vars))
         finally:
             shutil.rmtree(directory)
+        if arguments["files"] and not result.get("failed"):
+            module = "hpcai.gpucluster.file_set"
+            written = self._execute_module(module, {"files": arguments["files"]}, task_vars=task_vars)
+            result = merged(result, written)
         return result
 
     def _copy(self, source: str, dest: str, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
@@ -55,3 +60,19 @@ class ActionModule(ActionBase):
             shared_loader_obj=self._shared_loader_obj,
         )
         return dict(action.run(task_vars=task_vars))
+
+
+def merged(copied: dict[str, t.Any], written: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return the result of both steps; a failure of the second one fails the task."""
+    diff = [*_differences(copied), *_differences(written)]
+    return {
+        **copied,
+        **written,
+        "changed": bool(copied.get("changed") or written.get("changed")),
+        **({"diff": diff} if diff else {}),
+    }
+
+
+def _differences(result: dict[str, t.Any]) -> list[t.Any]:
+    found = result.get("diff") or []
+    return found if isinstance(found, list) else [found]

@@ -24,13 +24,11 @@ description:
     happened and what to do. The result is the same as that of a task that succeeds.
   - Refuses scale sets of CycleCloud, which changes them itself.
   - The required role is Virtual Machine Contributor on the resource group.
-  - It is an action. All requests come from the control node, without a connection to a managed node.
   - Use the playbook C(azure_scale) for nodes of a cluster. It also drains, joins and removes them in Slurm.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._azure_sign_in.module
-requirements:
-  - azure-core and azure-identity on the control node
+  - hpcai.gpucluster._azure_session
 attributes:
   check_mode:
     support: full
@@ -39,14 +37,6 @@ attributes:
   idempotent:
     support: full
 options:
-  subscription_id:
-    description:
-      - ID of the subscription. The default is E(AZURE_SUBSCRIPTION_ID), then that of the profile or of the Azure CLI.
-    type: str
-  resource_group:
-    description: Name of the resource group.
-    type: str
-    required: true
   cluster:
     description: Name of the cluster.
     type: str
@@ -71,18 +61,6 @@ options:
         100 with a single placement group.
     type: int
     default: 0
-  timeout:
-    description: Time limit of the task in seconds.
-    type: int
-    default: 3600
-  request_timeout:
-    description: Time limit of one request in seconds.
-    type: int
-    default: 60
-  retries:
-    description: Number of times that a failed request is repeated.
-    type: int
-    default: 8
 seealso:
   - module: hpcai.gpucluster.azure_stack
   - plugin: hpcai.gpucluster.azure_scale_nodes

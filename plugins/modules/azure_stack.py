@@ -26,12 +26,10 @@ description:
     them, such as disks, then the resource group if this module created it and it holds nothing else.
   - Refuses a stack or a resource group whose tag C(gpucluster_cluster) names another cluster, and a stack without it.
   - Waits while another run changes the stack, then compares again. A run after an interrupted or failed run continues.
-  - It is an action. All requests come from the control node, without a connection to a managed node.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._azure_sign_in.module
-requirements:
-  - azure-core and azure-identity on the control node
+  - hpcai.gpucluster._azure_session
 attributes:
   check_mode:
     support: full
@@ -55,14 +53,6 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  subscription_id:
-    description:
-      - ID of the subscription. The default is E(AZURE_SUBSCRIPTION_ID), then that of the profile or of the Azure CLI.
-    type: str
-  resource_group:
-    description: Name of the resource group.
-    type: str
-    required: true
   create_resource_group:
     description: Create the resource group if it does not exist.
     type: bool
@@ -107,22 +97,7 @@ options:
     type: str
     choices: [Provider, ProviderNoRbac, Template]
     default: Provider
-  timeout:
-    description: Seconds for everything. Azure continues an operation after it, and the next run waits for the rest.
-    type: int
-    default: 3600
-  request_timeout:
-    description: Seconds for the answer to one request.
-    type: int
-    default: 60
-  retries:
-    description: Number of times that a failed request is sent again. The pauses are those that Azure asks for.
-    type: int
-    default: 8
 notes:
-  - Options that are not set are read from the same environment variables as by
-    P(hpcai.gpucluster.azure_vms#inventory), such as E(AZURE_TENANT_ID), E(AZURE_CLIENT_ID) and E(AZURE_CLIENT_SECRET).
-    Without these, O(auth_source) is V(auto) and O(cloud_environment) is V(AzureCloud).
   - The identity needs C(Contributor) on the subscription, or on an existing resource group. For role assignments in the
     template it also needs C(Role Based Access Control Administrator).
 seealso:

@@ -14,7 +14,8 @@ author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Checks the inputs of one role on the host of the task, with their defaults, or the inputs of all roles and playbooks
-    of the collection for many hosts. Hosts with equal inputs are checked once.
+    of the collection for many hosts, with the defaults of the roles that site.yml applies to them. Hosts with equal
+    inputs are checked once.
   - Finds values of the wrong type, values that are not allowed, and values that contradict each other. For many hosts,
     it also finds unknown names that look like an input, and faults of the groups and host names of the inventory.
   - Each message has the variable, the value that was found and the values that are allowed. For many hosts, it names
@@ -58,14 +59,15 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-storage:
-  description: One host of each kind of shared and local storage, whose roles check what only they know.
+late:
+  description:
+    - Hosts with an input that refers to facts that are not gathered yet. Check it with O(role) when the facts exist.
   returned: with O(hosts)
   type: list
   elements: str
-  sample: [gpu1, storage1]
+  sample: [gpu1]
 sets:
-  description: Number of distinct sets of inputs.
+  description: Number of sets of hosts with equal inputs and equal groups of the collection.
   returned: with O(hosts)
   type: int
   sample: 3

@@ -44,6 +44,14 @@ options:
         description: Permissions as four octal digits.
         type: str
         default: "0644"
+      marker:
+        description:
+          - If set, O(files[].content) is a block of lines in a file that others write, too. The line is a comment of
+            the file with V({mark\}), which becomes C(BEGIN) before the block and C(END) after it.
+          - Empty content, or O(files[].state=absent), removes the block. A new block comes last in the file.
+          - The blocks of M(ansible.builtin.blockinfile) have the same form. A link is followed.
+        type: str
+        version_added: 0.3.0
       state:
         description: Whether the file exists. With V(absent), a directory is removed with its content.
         type: str
@@ -57,6 +65,18 @@ options:
     description: Group name or GID of the files.
     type: str
     default: root
+  backup:
+    description: Whether to keep a copy, with the time in its name, of each file whose content is replaced.
+    type: bool
+    default: false
+    version_added: 0.3.0
+  unsafe_writes:
+    description:
+      - Whether to write a file in place if it cannot be replaced, such as C(/etc/hosts) of a container, which the
+        engine mounts.
+    type: bool
+    default: false
+    version_added: 0.3.0
 """
 
 EXAMPLES = r"""
@@ -70,6 +90,13 @@ EXAMPLES = r"""
         mode: "0755"
       - path: /etc/slurm/prolog.d/40-old
         state: absent
+
+- name: Add names to a file that others write, too
+  hpcai.gpucluster.file_set:
+    files:
+      - path: /etc/hosts
+        content: "10.0.0.10 head"
+        marker: "# {mark} hpcai.gpucluster"
 
 - name: Install every file of a directory of the role
   hpcai.gpucluster.file_set:
@@ -125,12 +152,16 @@ def look(path: str) -> file_set.Found | None:
 
 def wanted(files: list[dict[str, t.Any]], uid: int, gid: int) -> list[file_set.Wanted]:
     """Return the wanted files from the module's options."""
-    return [
-        file_set.Wanted(
-            one["path"], one["content"] if one["state"] == "present" else None, int(one["mode"], 8), uid, gid
-        )
-        for one in files
-    ]
+    found = []
+    for one in files:
+        path = os.path.realpath(one["path"]) if one.get("marker") else one["path"]
+        content = one["content"] if one["state"] == "present" else None
+        if one.get("marker"):
+            before = look(path)
+            content = file_set.with_block(before.content if before else "", content or "", one["marker"])
+            content = content if before or content else None
+        found.append(file_set.Wanted(path, content, int(one["mode"], 8), uid, gid))
+    return found
 
 
 def apply(module: AnsibleModule, change: file_set.Change) -> None:
@@ -145,9 +176,11 @@ def apply(module: AnsibleModule, change: file_set.Change) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             stream.write(one.content)
         Path(temporary).chmod(one.mode)
+        if module.params["backup"] and file.is_file():
+            module.backup_local(one.path)
         if file.is_symlink():
             file.unlink()
-        module.atomic_move(temporary, one.path)
+        module.atomic_move(temporary, one.path, unsafe_writes=module.params["unsafe_writes"])
     os.chown(one.path, one.uid, one.gid)
     file.chmod(one.mode)
 
@@ -158,6 +191,7 @@ def main() -> None:
         "path": {"type": "str", "required": True},
         "content": {"type": "str"},
         "mode": {"type": "str", "default": "0644"},
+        "marker": {"type": "str"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     }
     module = AnsibleModule(
@@ -165,6 +199,8 @@ def main() -> None:
             "files": {"type": "list", "elements": "dict", "required": True, "options": file_options},
             "owner": {"type": "str", "default": "root"},
             "group": {"type": "str", "default": "root"},
+            "backup": {"type": "bool", "default": False},
+            "unsafe_writes": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )

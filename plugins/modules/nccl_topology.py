@@ -32,9 +32,13 @@ attributes:
     support: full
 options:
   path:
-    description: Path of the file on the machine. Its directory must exist.
+    description: Path of the file on the machine. A missing directory is created with mode V(0755).
     type: path
     required: true
+  link:
+    description: Second path of the file, a symbolic link to it, such as the path that newer images expect.
+    type: path
+    version_added: 0.3.0
   state:
     description:
       - V(present) writes the file.
@@ -226,9 +230,24 @@ def write(module: AnsibleModule, path: str, text: bytes) -> dict[str, t.Any]:
     return result
 
 
+def link(module: AnsibleModule, path: str, name: str | None) -> bool:
+    """Make the symbolic link to the file, if one is wanted; return whether it was missing or another one."""
+    if not name or (Path(name).is_symlink() and str(Path(name).readlink()) == path):
+        return False
+    if not module.check_mode:
+        try:
+            Path(name).parent.mkdir(0o755, parents=True, exist_ok=True)
+            temporary = Path(f"{name}.gpucluster")
+            temporary.unlink(missing_ok=True)
+            temporary.symlink_to(path)
+            temporary.replace(name)
+        except OSError as exc:
+            raise RefusedError(f"cannot make the link {name}: {exc}") from exc
+    return True
+
+
 def _replace(module: AnsibleModule, target: Path, text: bytes, there: bool) -> dict[str, t.Any]:
-    if not target.parent.is_dir():
-        raise RefusedError(f"the directory {target.parent} is missing: make it first")
+    target.parent.mkdir(0o755, parents=True, exist_ok=True)
     result = {}
     if there and module.params["backup"]:
         result["backup_file"] = module.backup_local(str(target))
@@ -243,6 +262,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
+            "link": {"type": "path"},
             "state": {"type": "str", "choices": ["present", "checked"], "default": "present"},
             "record": {"type": "dict"},
             "content": {"type": "str"},
@@ -265,6 +285,7 @@ def main() -> None:
         result = judged(text, params, machine)
         if params["state"] == "present":
             result.update(write(module, params["path"], text))
+            result["changed"] |= link(module, params["path"], params["link"])
     except RefusedError as exc:
         module.fail_json(msg=str(exc), path=params["path"])
     for difference in result["differences"]:

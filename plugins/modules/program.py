@@ -41,7 +41,15 @@ options:
     description: Python interpreter that runs the program.
     type: str
     default: /usr/bin/python3
+  files:
+    description:
+      - Small files to write after the program, such as its settings and its unit, as for M(hpcai.gpucluster.file_set).
+    type: list
+    elements: dict
+    default: []
+    version_added: 0.3.0
 seealso:
+  - module: hpcai.gpucluster.file_set
   - module: ansible.builtin.copy
 """
 
@@ -50,6 +58,9 @@ EXAMPLES = r"""
   hpcai.gpucluster.program:
     entry: _health.cli
     dest: /usr/local/bin/gpucluster-check
+    files:
+      - path: /etc/gpucluster/health.json
+        content: "{{ {'gpu_count': {'expected': 8}} | to_nice_json }}"
   become: true
 """
 
@@ -62,4 +73,9 @@ dest:
   description: Path of the program.
   returned: success
   type: str
+files:
+  description: Paths of the files that were written, corrected or removed.
+  returned: with O(files)
+  type: list
+  elements: str
 """

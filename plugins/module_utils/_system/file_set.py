@@ -51,6 +51,25 @@ def plan(wanted: Sequence[Wanted], look: Callable[[str], Found | None]) -> list[
     return changes
 
 
+def with_block(text: str, block: str, marker: str) -> str:
+    """
+    Return a text whose lines between two marks are those of the block.
+
+    C({mark}) in the marker becomes BEGIN and END. A new block comes last. An empty block removes the marks as well.
+    """
+    begin, end = (marker.replace("{mark}", word) for word in ("BEGIN", "END"))
+    lines = text[:-1].split("\n") if text.endswith("\n") else text.split("\n") if text else []
+    new = [begin, *block.rstrip("\n").split("\n"), end] if block.strip() else []
+    if begin in lines and end in lines[lines.index(begin) :]:
+        first = lines.index(begin)
+        lines[first : lines.index(end, first) + 1] = new
+    elif new:
+        lines += new
+    else:
+        return text
+    return "".join(f"{line}\n" for line in lines)
+
+
 def _action(one: Wanted, found: Found | None) -> str:
     if one.content is None:
         return "remove" if found else ""
@@ -91,6 +110,8 @@ def problems(files: Sequence[Mapping[str, t.Any]]) -> list[str]:
         seen.add(path)
         if one["state"] == "present" and one["content"] is None:
             found.append(f"{path}: content is required when state is present")
+        if one.get("marker") and "{mark}" not in one["marker"]:
+            found.append(f"{path}: marker must contain {{mark}}, not {one['marker']!r}")
         if not _is_mode(one["mode"]):
             found.append(f"{path}: mode must be four octal digits such as '0644', not {one['mode']!r}")
     return found

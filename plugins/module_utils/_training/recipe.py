@@ -84,6 +84,8 @@ TOP: dict[str, Rule] = {
     "known": (list, None, ()),
     "sources": (list, None, ()),
 }
+# Where a known result comes from: a run with this collection, its author, or a computation from what the author says.
+KINDS = ("measured", "published", "derived")
 # The vocabulary of tokens in files of 16-bit numbers.
 TOKEN_LIMIT = 1 << 16
 
@@ -336,7 +338,7 @@ def _filled(rules: dict[str, Rule], values: dict[str, t.Any]) -> dict[str, t.Any
 
 def _shape_faults(recipe: Recipe) -> t.Iterator[str]:
     """Yield sizes that fit no number of GPUs."""
-    model, proof = recipe.model, recipe.proof
+    model = recipe.model
     if model.hidden % model.heads:
         yield f"model.hidden {model.hidden} is not a multiple of model.heads {model.heads}"
     if model.heads % model.kv_heads:
@@ -345,11 +347,35 @@ def _shape_faults(recipe: Recipe) -> t.Iterator[str]:
         yield "model.hidden_dropout and model.attention_dropout must be below 1"
     if recipe.schedule.warmup + recipe.schedule.constant > recipe.schedule.steps:
         yield f"schedule.warmup and schedule.constant are more than schedule.steps {recipe.schedule.steps}"
-    if not proof.first <= proof.last <= proof.steps:
-        yield f"proof.first {proof.first}, proof.last {proof.last} and proof.steps {proof.steps} are not in this order"
     if unknown := [name for name in recipe.backends if name not in BACKENDS]:
         yield f"backends has {', '.join(map(str, unknown))}; known are {', '.join(BACKENDS)}"
+    yield from _proof_faults(recipe.proof)
+    for entry in recipe.known:
+        yield from _known_faults(entry)
     yield from _data_faults(recipe)
+
+
+def _proof_faults(proof: Proof) -> t.Iterator[str]:
+    """Yield steps and bands of the loss that prove nothing."""
+    if not proof.first <= proof.last <= proof.steps:
+        yield f"proof.first {proof.first}, proof.last {proof.last} and proof.steps {proof.steps} are not in this order"
+    for name, band in (("first_loss", proof.first_loss), ("last_loss", proof.last_loss)):
+        if band and not (len(band) == 2 and all(_is(float, value) for value in band) and band[0] < band[1]):
+            yield f"proof.{name} is {list(band)!r}; it must be the lowest and the highest loss, such as [10.5, 11.5]"
+
+
+def _known_faults(entry: t.Any) -> t.Iterator[str]:
+    """Yield what is wrong with a known result, which the verdict compares with a run."""
+    if not isinstance(entry, dict) or entry.get("kind") not in KINDS:
+        yield f"known has {entry!r}; each is a dictionary whose kind is one of {', '.join(KINDS)}"
+        return
+    for name in ("gpus", "micro_batch", "tokens_per_second_per_gpu"):
+        value = entry.get(name)
+        if value is not None and not (_is(float, value) and value > 0):
+            yield f"{name} of a known result is {value!r}; it must be a number above 0"
+    missing = [name for name in ("hardware", "backend") if not isinstance(entry.get(name), str) or not entry[name]]
+    if entry["kind"] == "measured" and missing:
+        yield f"a measured result in known has no {' and no '.join(missing)}"
 
 
 def _data_faults(recipe: Recipe) -> t.Iterator[str]:

@@ -36,6 +36,9 @@ if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import Settings
 
     Send = Callable[[str, str, t.Any], tuple[int, t.Mapping[str, str], bytes]]
+    # Returns the body of an answer, or None if it cannot be used. Arguments: decoded body, whether it is empty, whether
+    # it is the last attempt.
+    Read = Callable[[t.Any, bool, bool], "dict[str, t.Any] | None"]
 
 _ATTEMPTS = 3  # for an answer that cannot be read
 _RETRIED = ["GET", "PUT", "PATCH", "POST", "DELETE"]  # a second write has the same effect as the first
@@ -74,20 +77,14 @@ class Client:
 
     def exchange(self, method: str, url: str, body: t.Any = None) -> Answer:
         """Return the answer to any request with its headers; url is complete, as from C(url)."""
-        where = f"{method} {urlsplit(url).path}"
-        for attempt in range(_ATTEMPTS):
-            status, headers, content = self._send(method, url, body)
-            if status == 401 and attempt == 0:
-                self._renew()
-                continue
-            if status >= 300:
-                raise _refused(status, headers, content, where, self.redact)
-            answer = _decoded(content)
+
+        def read(answer: t.Any, empty: bool, _last: bool) -> dict[str, t.Any] | None:
             if isinstance(answer, dict):
-                return Answer(status, headers, answer)
-            if method != "GET" or not content.strip():
-                return Answer(status, headers, {})
-        raise BrokenAnswerError(status, "BrokenAnswer", "the answer is not JSON", _request_id(headers), where)
+                return answer
+            # Only the answer to a GET must have a body that can be read.
+            return {} if empty or method != "GET" else None
+
+        return self._repeated(method, url, body, read, wants=None)
 
     def pages(self, path: str, query: t.Mapping[str, str]) -> Iterator[list[dict[str, t.Any]]]:
         """Yield the pages of a list; a next link must not leave this host or return to an earlier page."""
@@ -121,6 +118,17 @@ class Client:
         return str(link)
 
     def _json(self, method: str, url: str, body: t.Any, wants: str | None = None) -> dict[str, t.Any]:
+        def read(answer: t.Any, _empty: bool, last: bool) -> dict[str, t.Any] | None:
+            usable = isinstance(answer, dict) and (wants is None or isinstance(answer.get(wants), list))
+            # An invalid row may be correct in the next answer; otherwise the reader of the list reports it.
+            if usable and (last or wants is None or all(isinstance(row, dict) for row in answer[wants])):
+                return t.cast("dict[str, t.Any]", answer)
+            return None
+
+        return self._repeated(method, url, body, read, wants).body
+
+    def _repeated(self, method: str, url: str, body: t.Any, read: Read, wants: str | None) -> Answer:
+        """Send a request until its answer can be read, at most three times; renew a token that was refused once."""
         where = f"{method} {urlsplit(url).path}"
         for attempt in range(_ATTEMPTS):
             status, headers, content = self._send(method, url, body)
@@ -130,18 +138,13 @@ class Client:
             if status >= 300:
                 raise _refused(status, headers, content, where, self.redact)
             answer = _decoded(content)
-            usable = isinstance(answer, dict) and (wants is None or isinstance(answer.get(wants), list))
             last = attempt == _ATTEMPTS - 1
-            # An invalid row may be correct in the next answer; otherwise the reader of the list reports it.
-            if usable and (last or wants is None or all(isinstance(row, dict) for row in answer[wants])):
-                return t.cast("dict[str, t.Any]", answer)
+            found = read(answer, not content.strip(), last)
+            if found is not None:
+                return Answer(status, headers, found)
             if not last:
                 time.sleep(0.2 * (attempt + 1))
-        kind = (headers.get("Content-Type") or "no content type").split(";")[0]
-        missing = (
-            f"has no list {wants!r}" if isinstance(answer, dict) else f"is not JSON ({kind}, {len(content)} bytes)"
-        )
-        raise BrokenAnswerError(status, "BrokenAnswer", f"the answer {missing}", _request_id(headers), where)
+        raise _broken(status, headers, content, where, wants)
 
 
 def _decoded(content: bytes) -> t.Any:
@@ -149,6 +152,18 @@ def _decoded(content: bytes) -> t.Any:
         return json.loads(content)
     except (ValueError, RecursionError):
         return None
+
+
+def _broken(
+    status: int, headers: t.Mapping[str, str], content: bytes, where: str, wants: str | None
+) -> BrokenAnswerError:
+    """Return the error of an answer that is not JSON, or that has no list with the name in wants."""
+    kind = (headers.get("Content-Type") or "no content type").split(";")[0]
+    if isinstance(_decoded(content), dict):
+        missing = f"has no list {wants!r}"
+    else:
+        missing = f"is not JSON ({kind}, {len(content)} bytes)"
+    return BrokenAnswerError(status, "BrokenAnswer", f"the answer {missing}", _request_id(headers), where)
 
 
 def _refused(

@@ -67,6 +67,13 @@ def argument_spec() -> dict[str, t.Any]:
     }
 
 
+def refuse_empty(arguments: Arguments, names: t.Iterable[str]) -> None:
+    """Raise ConfigError for the first name without a value, such as that of a template which found nothing."""
+    for name in names:
+        if not str(arguments[name] or "").strip():
+            raise settings.ConfigError(f"{name} is empty")
+
+
 def identity(arguments: Arguments, environ: Mapping[str, str]) -> auth.Identity:
     """Return who signs in: options, then environment variables, then the profile of the Azure CLI."""
     get = _Reader(arguments, environ)

@@ -68,12 +68,17 @@ def find(name: str, record: Mapping[str, t.Any] | None = None) -> Record:
 def needed(record: t.Any, variable: str) -> Record:
     """Return the record from an input of a role, or raise an error that states how to set that input."""
     if record in (None, "") or record == {}:
-        raise CatalogueError(
-            f"{variable}: found nothing; allowed: a hardware record. The playbooks of the collection make it from "
-            f"gpucluster_vm_size ({', '.join(names())}) or from gpucluster_vm_size_record. For the role alone set "
-            f"{variable}: \"{{{{ 'DGX_H100' | hpcai.gpucluster.vm_size }}}}\""
-        )
+        raise CatalogueError(missing(variable))
     return checked(record, variable)
+
+
+def missing(variable: str) -> str:
+    """Return the sentence about an input of a role without a record."""
+    return (
+        f"{variable}: found nothing; allowed: a hardware record. The playbooks of the collection make it from "
+        f"gpucluster_vm_size ({', '.join(names())}) or from gpucluster_vm_size_record. For the role alone set "
+        f"{variable}: \"{{{{ 'DGX_H100' | hpcai.gpucluster.vm_size }}}}\""
+    )
 
 
 def checked(record: t.Any, source: str) -> Record:

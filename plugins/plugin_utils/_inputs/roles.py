@@ -11,6 +11,7 @@ import re
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import lists
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import enroot_checks, rules, storage_checks
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_true, problem
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import pyxis
@@ -21,8 +22,44 @@ if t.TYPE_CHECKING:
 
     Values = Mapping[str, t.Any]
 
-
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", re.IGNORECASE)
+
+
+class Applied(t.NamedTuple):
+    """
+    A role whose inputs are checked for all machines, before the first of them is contacted.
+
+    Its machines are those with one of the tasks of C(cluster.GROUPS), if I(applies) returns true for the variables of
+    C(DECIDING).
+    """
+
+    role: str
+    entry_point: str | None
+    tasks: tuple[str, ...]
+    applies: Callable[[Values], bool] = lambda _values: True
+
+
+def _has_containers(values: Values) -> bool:
+    return is_true(values.get("gpucluster_containers", True))
+
+
+def _has_gpus(values: Values) -> bool:
+    record = values.get("gpucluster_hardware") or {}
+    return int((record.get("gpus") or {}).get("count") or 0) > 0
+
+
+DECIDING = ("gpucluster_containers", "gpucluster_hardware")
+APPLIED = (
+    Applied("nfs", "server", ("servers",)),
+    Applied("nfs", "client", ("clients",)),
+    Applied("scratch", None, ("computes",)),
+    Applied("nccl", None, ("computes",), _has_gpus),
+    Applied("health", None, ("computes",)),
+    Applied("enroot", None, ("computes", "logins"), _has_containers),
+    Applied(
+        "nvidia_container_toolkit", None, ("computes",), lambda values: _has_containers(values) and _has_gpus(values)
+    ),
+)
 
 
 def problems(role: str, values: Values) -> list[str]:
@@ -60,6 +97,10 @@ def _validate(values: Values) -> list[str]:
     return settings.problems(values.get("validate_thresholds") or {}, values.get("validate_relative") or {})
 
 
+def _nccl(values: Values) -> list[str]:
+    return [] if values.get("nccl_hardware", True) else [records.missing("nccl_hardware")]
+
+
 def _health(values: Values) -> list[str]:
     faults = []
     if values.get("health_hardware") == {}:
@@ -79,6 +120,7 @@ def _health(values: Values) -> list[str]:
 _OWN: dict[str, Callable[[Values], list[str]]] = {
     "enroot": enroot_checks.problems,
     "health": _health,
+    "nccl": _nccl,
     "nfs": storage_checks.problems,
     "pyxis": _pyxis,
     "scratch": storage_checks.problems,

@@ -13,10 +13,12 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import ruleset
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import proxy, site_options
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_address, nearest, path, problem
 
@@ -27,8 +29,17 @@ if t.TYPE_CHECKING:
     # Returns what is allowed if a value is invalid, or else an empty string.
     Rule = Callable[[t.Any], str]
 
+PROXY: dict[str, dict[str, t.Any]] = {
+    "http": {"type": "str"},
+    "https": {"type": "str"},
+    "no_proxy": {"type": "list", "elements": "str"},
+}
 # Inputs that belong to no role: those of the whole cluster and of playbooks, and the names of DeepOps.
 CLUSTER: dict[str, dict[str, t.Any]] = {
+    "gpucluster_bastion": {"type": "str"},
+    "gpucluster_bundle": {"type": "str"},
+    "gpucluster_bundle_cache": {"type": "str"},
+    "gpucluster_bundle_checksum": {"type": "str"},
     "gpucluster_containers": {"type": "bool"},
     "gpucluster_join_clients": {"type": "list", "elements": "str"},
     "gpucluster_leaving_nodes": {"type": "list", "elements": "str"},
@@ -37,6 +48,7 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "gpucluster_networks": {"type": "dict"},
     "gpucluster_nfs_server": {"type": "str"},
     "gpucluster_own_variables": {"type": "list", "elements": "str"},
+    "gpucluster_proxy": {"type": "dict", "options": PROXY},
     "gpucluster_rack": {"type": "str"},
     "gpucluster_removed_nodes": {"type": "list", "elements": "str"},
     "gpucluster_switch": {"type": "str"},
@@ -48,6 +60,7 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "slurm_node_config": {"type": "dict"},
     "upgrade_batch": {"type": "raw"},
     "users": {"type": "list", "elements": "dict"},
+    **{name: {"type": "str", "choices": list(site_options.STATES)} for name in site_options.ROLES},
 }
 # The filters of their roles judge these, because they have more data to compare.
 _ELSEWHERE = ("slurm_nodes", "slurm_topology")
@@ -63,6 +76,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "base_nofile": (1024, 1 << 30),
     "enroot_images_reserve_gib": (0, 1 << 20),
     "gpu_count": (0, 64),
+    "firewall_rollback_seconds": (10, 3600),
     "gpu_driver_wait_seconds": (0, 3600),
     "gpu_graphics_clock": (0, 10_000),
     "gpu_memory_clock": (0, 20_000),
@@ -211,6 +225,10 @@ def _hosts_file(value: t.Any) -> str:
     return "" if good else "names of machines, each with its IP address"
 
 
+def _sources(value: t.Any) -> str:
+    return "addresses or networks, such as 10.0.0.0/24" if not value or ruleset.bad(value) else ""
+
+
 def _environment(value: t.Any) -> str:
     good = all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) for name in value)
     good = good and not any(isinstance(item, (Mapping, list)) for item in value.values())
@@ -244,19 +262,25 @@ def _node_network(value: t.Any) -> str:
 
 
 _WIDEST = 8
+_JUMP = r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?([A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?"
 _DIRECTORY = _matches(r"/[A-Za-z0-9._/+@:-]+", "an absolute path of letters, digits and ._/+@:-")
 _SHA256 = _matches(r"(sha256:[0-9a-f]{64})?", "sha256: and 64 hexadecimal digits")
 _RULES: dict[str, Rule] = {
     "base_hosts": _hosts_file,
     "base_memlock": _memlock,
+    "base_proxy": proxy.problem,
     "base_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
     "base_sysctl": _sysctl,
     "base_time_servers": _each(host),
     "base_time_service": _time_service,
     "docker_data_root": _empty_or(path),
     "docker_key_checksum": _SHA256,
+    "docker_proxy": proxy.problem,
     "docker_users": _each(_matches(r"[a-z_][a-z0-9_-]*", "names of users")),
+    "enroot_proxy": proxy.problem,
     "enroot_sysctl": _sysctl,
+    "firewall_cluster": _sources,
+    "firewall_ssh": _sources,
     "gpu_driver_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
     "gpu_driver_repository": _empty_or(_url),
     "gpu_driver_repository_key": _empty_or(_matches(r"(https?://|/)[^\s'\"]+", "a URL, or an absolute path")),
@@ -264,9 +288,24 @@ _RULES: dict[str, Rule] = {
         _matches(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", "sha256:digest, in lower case")
     ),
     "gpu_power_limit": _matches(r"|default|max|[0-9]+(\.[0-9]+)?", "watts, default, max, or an empty text"),
+    "gpucluster_bastion": _empty_or(
+        _matches(
+            rf"{_JUMP}(,{_JUMP})*",
+            "[USER@]HOST[:PORT] of a jump host, or several with commas",
+        )
+    ),
+    "gpucluster_bundle": _empty_or(
+        lambda value: (
+            ""
+            if str(value).startswith("/") and Path(str(value)).is_file()
+            else "the absolute path of a file of bundle.yml"
+        )
+    ),
+    "gpucluster_bundle_checksum": _SHA256,
     "gpucluster_join_clients": _each(_node_network),
     "gpucluster_mirror": _empty_or(_url),
     "gpucluster_networks": _networks,
+    "gpucluster_proxy": proxy.problem,
     "gpucluster_nfs_server": _empty_or(host),
     "monitoring_address": host,
     "monitoring_password_hash": _empty_or(_matches(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}", "a bcrypt hash")),
@@ -402,6 +441,17 @@ def _docker(values: Values) -> Iterator[str]:
         yield "docker_key_checksum: found ''; allowed with docker_source upstream: sha256: and 64 hexadecimal digits"
 
 
+def _firewall(values: Values) -> Iterator[str]:
+    """Refuse ports that cannot be rendered, and a firewall that knows no machine of the cluster."""
+    networks = values.get("gpucluster_networks") or {}
+    cluster = values.get("firewall_cluster") or networks.get("cluster")
+    if values.get("gpucluster_firewall") == "present" and not cluster:
+        yield problem("firewall_cluster", [], "networks of the cluster, here or as gpucluster_networks.cluster")
+    allow = [one for one in values.get("firewall_allow") or [] if isinstance(one, Mapping)]
+    found = ruleset.settings({"cluster": ["::/0"], "ssh": ["::/0"], "ssh_ports": [], "allow": allow})
+    yield from (f"firewall_allow: {fault}" for fault in ruleset.problems(found))
+
+
 def _monitoring(values: Values) -> Iterator[str]:
     for one, other in (("tls_certificate", "tls_key"), ("password", "password_hash")):
         names = [f"monitoring_{one}", f"monitoring_{other}"]
@@ -413,5 +463,5 @@ def _monitoring(values: Values) -> Iterator[str]:
 
 _PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (
     *(_sizes, _checks, _slurm, _nccl, _driver, _docker),
-    _monitoring,
+    *(_firewall, _monitoring),
 )

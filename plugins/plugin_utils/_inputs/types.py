@@ -33,6 +33,9 @@ _TEXT_LISTS = ("nfs_mount_options", "validate_nodelist")
 # Strings that may have several lines, or whose faults other code reports with better messages.
 _LINES = ("munge_key", "docker_config", "users_accounts", "enroot_credentials", "enroot_config", "slurm_config")
 _SECRET = re.compile(r"password$|^enroot_credentials$|^munge_key$")
+# A proxy may have a login before its name.
+_PROXY = re.compile(r"_proxy$")
+_LOGIN = re.compile(r"[^\s'\"]*@")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _PATH = re.compile(r"/[A-Za-z0-9._/+@:,=%~-]*")
 _LONGEST = 80
@@ -45,9 +48,11 @@ def problem(where: str, value: t.Any, allowed: str) -> str:
 
 def shown(where: str, value: t.Any) -> str:
     """Return a value, shortened for a message."""
-    if _SECRET.search(where.partition("[")[0].partition(".")[0]):
+    name = where.partition("[")[0].partition(".")[0]
+    if _SECRET.search(name):
         return "a value that is not shown here"
     text = "nothing (null)" if value is None else repr(value)
+    text = _LOGIN.sub("***@", text) if _PROXY.search(name) else text
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 

@@ -13,6 +13,7 @@ A rank whose own work takes longer than that of the others names its node.
 from __future__ import annotations
 
 import math
+import re
 import statistics
 import typing as t
 
@@ -38,16 +39,25 @@ RESUME_LOSS, RESUME_STEPS = 0.005, 10
 LEAST_FALL = 0.1
 # A single step that takes so many times the median is told.
 LONG_STEP = 1.5
+# The name that the trainer gives to a device without a GPU.
+CPU = "CPU"
+# Steps of a run on fewer GPUs, and the first of them that is measured, after the compilation and the first allocations.
+SMALL_STEPS, SMALL_FIRST = 30, 11
 _WINDOW = 10
 
 
-def speed(recipe: Recipe, run: Run, ranks: int) -> dict[str, t.Any] | None:
-    """Return the figures of a run: times in milliseconds, and the rates of one GPU; nothing if it is too short."""
-    mean = run.mean(recipe.proof.first, recipe.proof.last)
+def speed(recipe: Recipe, run: Run, ranks: int, span: tuple[int, int] | None = None) -> dict[str, t.Any] | None:
+    """
+    Return the figures of a run: times in milliseconds, and the rates of one GPU; nothing if it is too short.
+
+    O(span) is the first and the last measured step, by default those of the recipe.
+    """
+    first, last = span or (recipe.proof.first, recipe.proof.last)
+    mean = run.mean(first, last)
     if not mean or not run.starts:
         return None
     rate = recipe.batch.total * recipe.model.sequence / (mean / 1000) / ranks
-    measured = [run.steps[step]["step_ms"] for step in range(recipe.proof.first, recipe.proof.last + 1)]
+    measured = [run.steps[step]["step_ms"] for step in range(first, last + 1)]
     seed = [run.steps[step]["step_ms"] for step in recipe.proof.seed_steps if step in run.steps]
     return {
         "step_ms": mean,
@@ -103,9 +113,21 @@ def baseline(known: t.Iterable[Raw], gpu: str, gpus: int, backend: str, micro_ba
         and entry.get("backend") == backend
         and entry.get("tokens_per_second_per_gpu")
         and entry.get("micro_batch") in (None, micro_batch)
-        and str(entry.get("hardware", "")).lower() in gpu.lower()
+        and names(str(entry.get("hardware", "")), gpu)
     ]
     return min(found, key=lambda entry: abs(math.log(entry.get("gpus", 1) / max(1, gpus))), default=None)
+
+
+def names(hardware: str, gpu: str) -> bool:
+    """Return whether the name of a GPU has the words of the hardware: GH200 is no H200, and H200 is no H20."""
+    return bool(hardware and re.search(rf"\b{re.escape(hardware)}\b", gpu, re.IGNORECASE))
+
+
+def software(known: Raw, torch: str) -> str:
+    """Return the source of a baseline, and its version of PyTorch if the run has another one."""
+    source, before = str(known.get("source")), str(known.get("torch") or "")
+    same = before.split(".")[:2] == torch.split(".")[:2]
+    return source if same or not before else f"{source} with torch {before}; this run has {torch}"
 
 
 def anchors(known: t.Iterable[Raw]) -> list[str]:
@@ -172,7 +194,7 @@ def slow_nodes(run: Run) -> dict[str, str]:
     times = node_times(run)
     if len(times) < 2:
         return {}
-    cpu = run.starts[-1].get("device") == "CPU"
+    cpu = run.starts[-1].get("device") == CPU
     found = {}
     for host, time in times.items():
         # With two nodes, the other one is the measure.
@@ -182,18 +204,26 @@ def slow_nodes(run: Run) -> dict[str, str]:
     return found
 
 
+def small_span(recipe: Recipe) -> tuple[int, int]:
+    """Return the measured steps of a run on fewer GPUs, where each step takes longer."""
+    last = min(recipe.proof.steps, SMALL_STEPS)
+    return min(SMALL_FIRST, last), last
+
+
 def efficiency(one: float, many: float) -> float:
     """Return the scaling efficiency from tokens/s per GPU on few and on many GPUs."""
     return many / one
 
 
-def scaling(one: float | None, many: float, what: str) -> Verdict:
-    """Judge the efficiency against a smaller run."""
+def scaling(one: float | None, many: float, what: str, device: str = "") -> Verdict:
+    """Judge the efficiency against a smaller run. CPUs may be shared with others, so theirs is told and not judged."""
     if not one:
         return NOT_RUN, f"no run on {what} was made"
     part = efficiency(one, many)
-    status = PASS if part >= SCALING_WARN else WARN if part >= SCALING_FAIL else FAIL
-    return status, f"{part:.1%} of the tokens/s per GPU of {what} ({one:,.0f})"
+    text = f"{part:.1%} of the tokens/s per GPU of {what} ({one:,.0f})"
+    if device == CPU:
+        return NOT_RUN, f"{text}; the efficiency of CPUs is not judged"
+    return (PASS if part >= SCALING_WARN else WARN if part >= SCALING_FAIL else FAIL), text
 
 
 def resume(undisturbed: Run, disturbed: Run, steps: int) -> Verdict:
@@ -202,6 +232,8 @@ def resume(undisturbed: Run, disturbed: Run, steps: int) -> Verdict:
         return FAIL, "the killed run did not start again"
     if disturbed.last_step < steps:
         return FAIL, f"the killed run ended after step {disturbed.last_step} of {steps}"
+    if not disturbed.lost:
+        return FAIL, "no rank was killed after the first step, so nothing is proved"
     begin, before = disturbed.lost[0]
     back = before - begin + 1
     expected, found = undisturbed.steps[steps]["loss"], disturbed.steps[steps]["loss"]

@@ -23,6 +23,8 @@ Raw = t.Mapping[str, t.Any]
 
 # Seconds between two looks at a job, and steps between two lines of progress.
 _LOOK = 3
+# Lines of the output of a job that the report shows if it ended early.
+_LINES = 3
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED")
 _ALIVE = (*_WAITING, "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED")
 # The runs of a stage, with what the report calls them.
@@ -38,17 +40,21 @@ def measure(session: Session, raw: dict[str, t.Any], silent: t.Collection[str]) 
     nodes, tasks = session.taken, int(settings["tasks_per_node"])
     made = _plan(session, len(nodes), tasks)
     raw.update(recipe=made.raw, backend=made.backend, ranks=made.ranks, runs={})
+    raw["asked"] = [name for name in ("resume", "scaling") if settings.get(f"prove_{name}")]
     _train(session, raw, "all", nodes, tasks)
-    if settings.get("prove_resume") and runs.read(raw["runs"]["all"]["log"]).last_step == made.recipe.proof.steps:
+    if runs.read(raw["runs"]["all"]["log"]).last_step < made.recipe.proof.steps:
+        return
+    if "resume" in raw["asked"]:
         step = random.SystemRandom().randint(made.recipe.proof.steps // 2, made.recipe.proof.steps - 2)
         fault = f"--checkpoint-every={rules.RESUME_STEPS} --fault=kill:{step}:{made.ranks - 1}"
         _train(session, raw, "killed", nodes, tasks, fault)
-    if settings.get("prove_scaling") and made.ranks > 1:
+    if "scaling" in raw["asked"] and made.ranks > 1:
         _smaller(session, raw, nodes, tasks)
 
 
 def _smaller(session: Session, raw: dict[str, t.Any], nodes: list[str], tasks: int) -> None:
-    """Train on one GPU and on one node, if the recipe allows that."""
+    """Train a few steps on one GPU and on one node, if the recipe allows that."""
+    _first, steps = rules.small_span(recipes.read(raw["recipe"]))
     for kind, count in (("one", 1), ("node", tasks)):
         if (kind == "node" and (tasks == 1 or len(nodes) == 1)) or kind in raw["runs"]:
             continue
@@ -57,7 +63,7 @@ def _smaller(session: Session, raw: dict[str, t.Any], nodes: list[str], tasks: i
         except StoppedError as exc:
             raw["runs"][kind] = {"log": "", "state": f"not possible: {exc}"}
             continue
-        _train(session, raw, kind, nodes[:1], count)
+        _train(session, raw, kind, nodes[:1], count, f"--steps={steps}", steps)
 
 
 def _plan(session: Session, nodes: int, tasks: int) -> plan.Plan:
@@ -77,9 +83,15 @@ def _plan(session: Session, nodes: int, tasks: int) -> plan.Plan:
 
 
 def _train(
-    session: Session, raw: dict[str, t.Any], kind: str, nodes: list[str], tasks: int, arguments: str = ""
+    session: Session,
+    raw: dict[str, t.Any],
+    kind: str,
+    nodes: list[str],
+    tasks: int,
+    arguments: str = "",
+    steps: int | None = None,
 ) -> None:
-    """Submit the job script as a job of the user, follow its log, and keep it."""
+    """Submit the job script as a job of the user, follow its log, and keep it; O(steps) are those of the recipe."""
     settings = session.settings["training"]
     directory = f"{settings['directory']}/runs/validation-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{kind}"
     session.say(f"train {settings['recipe']} {RUNS[kind]}: {len(nodes) * tasks} tasks, log in {directory}")
@@ -88,10 +100,19 @@ def _train(
     found = {"log": "", "state": "UNKNOWN", "job": number, "directory": directory}
     raw["runs"][kind] = found
     try:
-        _follow(session, found, _steps(raw))
+        steps = steps or _steps(raw)
+        _follow(session, found, steps)
+        if runs.read(found["log"]).last_step < steps:
+            found["output"] = _output(session, found)
     except BaseException:
         session.ask("scancel", "--quiet", str(number))
         raise
+
+
+def _output(session: Session, found: Raw) -> str:
+    """Return the last lines that a job printed, which say why it ended early."""
+    news = session.run("hpcai.gpucluster.training_log_info", path=f"{found['directory']}/slurm.log", offset=0)
+    return " / ".join(list(filter(None, map(str.strip, news["text"].splitlines())))[-_LINES:])
 
 
 def _steps(raw: Raw) -> int:
@@ -171,22 +192,39 @@ def judge(raw: Raw) -> dict[str, t.Any]:
     """Return the checks of a training run, and what the report shows of it."""
     recipe = recipes.read(raw["recipe"])
     found = {kind: runs.read(item["log"]) for kind, item in raw["runs"].items()}
-    run, state = found["all"], raw["runs"]["all"]["state"]
+    run = found["all"]
     figures = rules.speed(recipe, run, raw["ranks"])
-    checks = [_check("complete", "runs to its last step", rules.complete(recipe, run, state))]
+    checks = [_check("complete", "runs to its last step", _complete(recipe, run, raw["runs"]["all"]))]
     checks += [_check("loss", "loss falls", rules.loss(recipe, run))]
     notes = rules.anchors(recipe.known)
     if figures:
         checks += _speed(recipe, run, raw, figures)
     checks += [_check("steady", "steps take the same time", rules.steady(recipe, run))]
     checks += [check("training.node", "works as fast as the others", FAIL, text, name) for name, text in _slow(run)]
-    if "killed" in found:
-        checks += [_check("resume", "a killed run resumes", rules.resume(run, found["killed"], recipe.proof.steps))]
-    if figures:
-        for kind in ("one", "node"):
-            if kind in found:
-                checks.append(_scaling(recipe, found[kind], figures, kind, raw["runs"][kind]))
+    checks += [*_proofs(recipe, found, figures, raw)]
     return {"checks": checks, "notes": notes, "training": _shown(raw, recipe, run, figures)}
+
+
+def _complete(recipe: t.Any, run: runs.Run, item: Raw) -> rules.Verdict:
+    """Return whether a run came to its end; if not, with what the job printed last."""
+    status, text = rules.complete(recipe, run, item["state"])
+    return status, f"{text}; it printed: {item['output']}" if item.get("output") and not run.diverged else text
+
+
+def _proofs(recipe: t.Any, found: t.Mapping[str, runs.Run], figures: Raw | None, raw: Raw) -> t.Iterator[Check]:
+    """Yield what the other runs prove. A proof that was asked for and could not be made has not run."""
+    asked, missing = raw.get("asked") or (), (rules.NOT_RUN, "the run on all nodes did not come to its end")
+    if "killed" in found:
+        verdict = rules.resume(found["all"], found["killed"], recipe.proof.steps)
+        yield _check("resume", "a killed run resumes", verdict)
+    elif "resume" in asked:
+        yield _check("resume", "a killed run resumes", missing)
+    for kind in ("one", "node"):
+        if kind in found and figures:
+            yield _scaling(recipe, found, figures, kind, raw["runs"][kind])
+    if "scaling" in asked and not (figures and {"one", "node"} & found.keys()):
+        alone = (rules.NOT_RUN, "there is one rank, and nothing smaller to compare with")
+        yield _check("scaling", "scaling", missing if raw["ranks"] > 1 else alone)
 
 
 def _slow(run: runs.Run) -> list[tuple[str, str]]:
@@ -196,12 +234,11 @@ def _slow(run: runs.Run) -> list[tuple[str, str]]:
 
 def _speed(recipe: t.Any, run: runs.Run, raw: Raw, figures: Raw) -> list[Check]:
     """Return the checks of the speed: against a baseline of this hardware, and its plausibility."""
-    known = rules.baseline(
-        recipe.known, str(run.starts[-1].get("device")), raw["ranks"], raw["backend"], recipe.batch.micro
-    )
+    about = run.starts[-1]
+    known = rules.baseline(recipe.known, str(about.get("device")), raw["ranks"], raw["backend"], recipe.batch.micro)
     limit = float(known["tokens_per_second_per_gpu"]) if known else None
     figure = figures["tokens_per_second_per_gpu"]
-    source = str(known["source"]) if known else ""
+    source = rules.software(known, str(about.get("torch"))) if known else ""
     speed = _check("speed", "tokens per second of a GPU", rules.against(figure, limit, source))
     speed.update(measured=figure, unit="tokens/s")
     if limit:
@@ -209,16 +246,19 @@ def _speed(recipe: t.Any, run: runs.Run, raw: Raw, figures: Raw) -> list[Check]:
     return [speed, _check("mfu", "utilisation", rules.plausible(figures))]
 
 
-def _scaling(recipe: t.Any, run: runs.Run, figures: Raw, kind: str, item: Raw) -> Check:
+def _scaling(recipe: t.Any, found: t.Mapping[str, runs.Run], figures: Raw, kind: str, item: Raw) -> Check:
     """Return the check of the efficiency against a smaller run."""
-    small = rules.speed(recipe, run, max(1, len(run.hosts)))
+    run = found[kind]
+    small = rules.speed(recipe, run, max(1, len(run.hosts)), rules.small_span(recipe))
     verdict = rules.scaling(
         small["tokens_per_second_per_gpu"] if small else None,
         figures["tokens_per_second_per_gpu"],
         {"one": "one GPU", "node": "one node"}[kind],
+        str(found["all"].starts[-1].get("device")),
     )
     if not small and not item["state"].startswith("not possible"):
-        verdict = (WARN, f"the run {RUNS[kind]} ended too early: it is {item['state']}")
+        why = f"; it printed: {item['output']}" if item.get("output") else ""
+        verdict = (WARN, f"the run {RUNS[kind]} ended too early: it is {item['state']}{why}")
     elif not small:
         verdict = (verdict[0], item["state"])
     return _check(f"scaling.{kind}", f"scaling {RUNS[kind]}", verdict)

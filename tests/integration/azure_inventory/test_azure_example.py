@@ -143,9 +143,10 @@ def test_the_input_of_the_example_is_right(azure: Azure, example: Path) -> None:
     assert not re.search(r"(failed|unreachable)=[1-9]", run.out)
 
 
-def test_a_key_belongs_to_the_machine_and_a_bastion_stays(azure: Azure, example: Path) -> None:
+@pytest.mark.parametrize("line", ["ansible_ssh_common_args: -o ProxyJump=me@bastion", "gpucluster_bastion: me@bastion"])
+def test_a_key_belongs_to_the_machine_and_a_bastion_stays(azure: Azure, example: Path, line: str) -> None:
     """A machine that replaces another under its address has another name for ssh, and the nodes keep the bastion."""
-    (example / "group_vars" / "all" / "bastion.yml").write_text("ansible_ssh_common_args: -o ProxyJump=me@bastion\n")
+    (example / "group_vars" / "all" / "bastion.yml").write_text(f"{line}\n")
     ssh = example.parent / "ssh"
     ssh.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {example.parent}/asked\nexit 255\n')
     ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)

@@ -345,20 +345,61 @@ def test_a_playbook_alone_reaches_the_machines_of_older_groups(
     assert set(re.findall(r"fatal: \[(\w+)\]: UNREACHABLE", output)) == reached, output[-2000:]
 
 
-def test_storage_is_checked_once_for_equal_machines(said: Said) -> None:
+def test_input_of_all_machines_is_checked_by_tasks_of_one(said: Said) -> None:
     code, output = said(_storage(), "playbooks/check_input.yml")
 
     assert code == 0, output[-3000:]
-    assert re.search(r"gpu1 : ok=[1-9]", output)
-    assert not re.search(r"gpu2 :", output)
+    assert not re.search(r"gpu[12] :", output)
+
+
+# What only a role finds, with its defaults or in a comparison of inputs.
+OF_ROLES: dict[str, tuple[dict[str, t.Any], str]] = {
+    "nfs": ({"nfs_mounts": [{"path": "/home", "source": "filer:home"}]}, "nfs_mounts"),
+    "scratch": ({"scratch_path": "/"}, "scratch_path"),
+    "health": ({"health_nhc_lines": ["* || check_x"]}, "allowed: an empty list, because health_provider is builtin"),
+    "enroot": ({"enroot_version": "9.9.9"}, "no checksum of enroot 9.9.9-1 is known"),
+}
+
+
+@pytest.mark.parametrize("role", OF_ROLES)
+def test_what_only_a_role_finds_is_refused_before_any_machine_is_touched(role: str, said: Said) -> None:
+    inventory = _storage()
+    variables, sentence = OF_ROLES[role]
+    inventory["all"]["hosts"]["gpu2"].update(variables)
+
+    code, output = said(inventory)
+
+    assert code != 0
+    assert "Wrong input. No machine was touched." in output, output[-3000:]
+    assert sentence in output
+    assert "(gpu2)" in output
+    assert "UNREACHABLE" not in output
+
+
+def test_containers_that_nobody_wants_are_not_judged(said: Said) -> None:
+    given = ["-e", '{"gpucluster_containers": false, "enroot_version": "9.9.9"}']
+
+    assert said(_inventory(), "playbooks/check_input.yml", *given)[0] == 0
 
 
 def test_input_that_needs_facts_waits_for_them(said: Said) -> None:
+    """storage.yml comes after the facts were gathered; without them, it has nothing to judge."""
     inventory = _storage(gpucluster_nfs_server="{{ hostvars['head'].ansible_facts['all_ipv4_addresses'][0] }}")
 
     code, output = said(inventory, "playbooks/check_input.yml")
-
     assert code == 0, output[-3000:]
+
+    output = said(inventory, "playbooks/storage.yml")[1]
+    assert re.search(r"TASK \[hpcai.gpucluster.nfs : Check_input [^]]*\] \*+ ok: \[gpu2\]", output), output[-3000:]
+
+
+def test_only_machines_whose_input_needs_facts_are_checked_late(said: Said) -> None:
+    inventory = _storage(scratch_path="{{ ansible_facts.path }}")
+
+    output = said(inventory, "playbooks/storage.yml")[1]
+
+    assert re.search(r"TASK \[hpcai.gpucluster.scratch : Check_input [^]]*\] \*+ (skipping: \[head\] )?ok: \[gpu2\]", output)
+    assert "ok: [gpu1]" not in output
 
 
 PARTS: dict[str, dict[str, t.Any]] = {

@@ -20,7 +20,8 @@ MOLECULE = ROOT / "tests/unit/fixtures/molecule/26.10.0"
 # As ansible.builtin.assert fails, in the YAML result format.
 ASSERTION = """TASK [Look at the verdict]
 fatal: [localhost]: FAILED! =>
-    assertion: 'report.checks | selectattr(''node'', ''eq'', ''gpu3'')
+    assertion: 'report.checks |
+  selectattr(''node'', ''eq'', ''gpu3'')
         == [''drained: Prolog error'']'
     changed: false
     evaluated_to: false

@@ -26,6 +26,7 @@ EVERY_CHOICE = re.compile(r"_(source|provider)$")
 # What no scenario applies, and why. What a scenario does apply must not stand here.
 EXCEPTIONS = {
     "docker_source=upstream": "Docker's own packages are in no Debian mirror",
+    "scratch/main": "it is check_input and apply, which scenarios apply one after the other",
 }
 
 
@@ -104,6 +105,18 @@ def missing(found: t.Iterable[Seen]) -> list[str]:
 
 def test_nothing_that_users_run_is_missing_from_all_scenarios(everything: dict[str, Seen]) -> None:
     assert missing(everything.values()) == sorted(EXCEPTIONS)
+
+
+def test_a_scenario_makes_a_volume_of_the_local_drives_that_it_finds() -> None:
+    """The role scratch has its default inputs there: no scenario sets the number of drives or their names."""
+    found = [
+        application
+        for application in Scenario(ROOT, ROOT / "molecule/nfs").applications()
+        if (application.role, application.entry) == ("scratch", "main")
+    ]
+
+    assert found
+    assert {(int(one.value("scratch_drive_count")), str(one.value("scratch_devices"))) for one in found} == {(-1, "[]")}
 
 
 @pytest.mark.parametrize(

@@ -166,3 +166,23 @@ def test_administrators_of_both_lists_may_always_log_in_to_nodes() -> None:
 def test_administrators_of_the_lists_of_deepops() -> None:
     assert value("gpucluster_administrators", "gpu1", {}, users=[{"username": "dan", "sudo": "yes"}]) == ["dan"]
     assert value("gpucluster_administrator_groups", "gpu1", {}, groups_to_create=[]) == []
+
+
+def _ssh(**inputs: t.Any) -> list[str]:
+    names = ("ansible_ssh_extra_args", "ansible_sftp_extra_args", "ansible_scp_extra_args")
+    return [value(name, "gpu1", {}, **inputs) for name in names]
+
+
+def test_every_connection_jumps_over_the_bastion() -> None:
+    for arguments in _ssh(gpucluster_bastion="me@bastion:2222"):
+        assert " -o ProxyJump=me@bastion:2222" in arguments
+    for arguments in _ssh():
+        assert "ProxyJump" not in arguments
+
+
+def test_programs_know_the_proxy() -> None:
+    proxy = {"http": "http://proxy:3128"}
+
+    assert value("gpucluster_environment", "gpu1", {}) == {}
+    found = value("gpucluster_environment", "gpu1", {}, gpucluster_proxy=proxy)
+    assert found == {"http_proxy": "http://proxy:3128", "no_proxy": "localhost,127.0.0.1,::1"}

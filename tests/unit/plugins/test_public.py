@@ -88,3 +88,10 @@ def test_a_module_that_only_reads_is_named_info(path: Path) -> None:
     )
     reads = "hpcai.gpucluster._attributes.info_module" in fragments
     assert not reads or path.stem.endswith("_info") or path.stem in asserts
+
+
+@pytest.mark.parametrize("path", [*FILTERS, *MODULES], ids=lambda path: path.stem)
+def test_a_filter_or_a_module_has_unit_tests_by_its_name(path: Path) -> None:
+    found = list((ROOT / "tests/unit/plugins").rglob(f"test_{path.stem}.py"))
+
+    assert any("def test_" in one.read_text(encoding="utf-8") for one in found)

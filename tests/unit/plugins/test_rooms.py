@@ -34,6 +34,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_slurm": {"_system"},
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
     "_azure_expiry": {"_system"},
+    "_firewall": {"_system"},
     "_monitoring": {"_health", "_nvidia", "_system"},
     "_training": set(),
 }
@@ -43,12 +44,14 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_azure_stack": {"_azure", "module_utils._system"},
     "_azure_cluster": {"_catalogue", "_inputs"},
     "_catalogue": set(),
+    "_cluster_file": {"_catalogue", "_inputs", "_slurm", "module_utils._system"},
     "_programs": set(),
+    "_progress": {"_slurm"},
     "_health": {"_catalogue", "module_utils._hardware", "module_utils._health"},
     "_slurm": {"_catalogue", "module_utils._hardware", "module_utils._slurm", "module_utils._system"},
     "_inputs": {
         *("_catalogue", "_health", "_slurm", "_validation"),
-        *(f"module_utils.{name}" for name in ("_accounts", "_enroot", "_nccl", "_slurm", "_system")),
+        *(f"module_utils.{name}" for name in ("_accounts", "_enroot", "_firewall", "_nccl", "_slurm", "_system")),
     },
     "_training": {"_catalogue", "module_utils._training"},
     "_validation": {

@@ -166,8 +166,8 @@ class Scenario:
             self._included.update(self._load(path))
 
     def _turns(self, task: t.Mapping[str, t.Any], variables: Variables) -> t.Iterator[Variables]:
-        """Yield the variables of each turn of a loop over a list that stands there."""
-        loop = task.get("loop")
+        """Yield the variables of each turn of a loop over a list that stands there, or that only needs variables."""
+        loop = self._value(task.get("loop"), variables)
         if isinstance(loop, list):
             name = (task.get("loop_control") or {}).get("loop_var", "item")
             yield from ({**variables, name: item} for item in loop)

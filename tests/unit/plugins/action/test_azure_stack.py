@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of azure_stack are those that its documentation names; waits are told now and then."""
+"""The options of both Azure modules are those that their documentation names; waits are told now and then."""
 
 from __future__ import annotations
 
@@ -10,22 +10,40 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.hpcai.gpucluster.plugins.action import azure_stack
-from ansible_collections.hpcai.gpucluster.plugins.doc_fragments import _azure_sign_in
+from ansible_collections.hpcai.gpucluster.plugins.action import azure_scale_set, azure_stack
+from ansible_collections.hpcai.gpucluster.plugins.doc_fragments import _azure_session, _azure_sign_in
+from ansible_collections.hpcai.gpucluster.plugins.modules import azure_scale_set as azure_scale_set_module
 from ansible_collections.hpcai.gpucluster.plugins.modules import azure_stack as module
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import ConfigError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack import session
 
 
-def test_the_options_are_those_of_the_documentation() -> None:
-    documented = yaml.safe_load(module.DOCUMENTATION)["options"]
-    documented.update(yaml.safe_load(_azure_sign_in.ModuleDocFragment.MODULE)["options"])
-    accepted = {**azure_stack._SPEC, **session.argument_spec()}
+@pytest.mark.parametrize(
+    ("documentation", "spec"),
+    [(module.DOCUMENTATION, azure_stack._SPEC), (azure_scale_set_module.DOCUMENTATION, azure_scale_set._OPTIONS)],
+    ids=["azure_stack", "azure_scale_set"],
+)
+def test_the_options_are_those_of_the_documentation(documentation: str, spec: dict[str, t.Any]) -> None:
+    fragments = _azure_sign_in.ModuleDocFragment.MODULE, _azure_session.ModuleDocFragment.DOCUMENTATION
+    documented = {
+        name: option for text in (*fragments, documentation) for name, option in yaml.safe_load(text)["options"].items()
+    }
+    accepted = {**spec, **session.argument_spec()}
 
     assert set(accepted) == set(documented)
-    for name, spec in accepted.items():
+    for name, option in accepted.items():
         for key in ("type", "default", "choices"):
-            assert spec.get(key) == documented[name].get(key), f"{name}.{key}"
+            assert option.get(key) == documented[name].get(key), f"{name}.{key}"
+
+
+def test_what_both_modules_share_is_documented_once() -> None:
+    shared = yaml.safe_load(_azure_session.ModuleDocFragment.DOCUMENTATION)
+
+    assert set(session.argument_spec()) <= {*shared["options"], *session.ENVIRONMENT}
+    for text in (module.DOCUMENTATION, azure_scale_set_module.DOCUMENTATION):
+        own = yaml.safe_load(text)
+        assert "hpcai.gpucluster._azure_session" in own["extends_documentation_fragment"]
+        assert not set(own["options"]) & set(shared["options"])
 
 
 def test_the_environment_is_that_of_the_inventory() -> None:

@@ -13,7 +13,7 @@ from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import action_loader
 
-from ansible_collections.hpcai.gpucluster.plugins.action.program import ActionModule
+from ansible_collections.hpcai.gpucluster.plugins.action.program import ActionModule, merged
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
 
 
@@ -76,6 +76,29 @@ def test_copy_brings_the_program_to_the_node_and_nothing_is_left_behind(copy: Co
         "mode": "0755",
     }
     assert not Path(source).parent.exists()
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_its_files_are_written_after_it(copy: Copy, monkeypatch: pytest.MonkeyPatch, changed: bool) -> None:
+    called: list[t.Any] = []
+
+    def execute(_self: t.Any, module: str, arguments: dict[str, t.Any], **_others: t.Any) -> dict[str, t.Any]:
+        called.append((module, arguments, bool(copy.content)))
+        return {"changed": changed, "files": ["/etc/x"], "diff": [{"after": "x"}]}
+
+    monkeypatch.setattr(ActionModule, "_execute_module", execute)
+    files = [{"path": "/etc/x", "content": "x"}]
+
+    result = install(entry="_health.cli", dest="/usr/local/bin/x", files=files)
+
+    assert called == [("hpcai.gpucluster.file_set", {"files": files}, True)]
+    assert (result["changed"], result["checksum"], result["diff"]) == (True, "known", [{"after": "x"}])
+
+
+def test_a_failure_of_its_files_fails_the_task() -> None:
+    result = merged({"changed": True, "diff": {"after": "y"}}, {"failed": True, "msg": "full"})
+
+    assert result == {"failed": True, "msg": "full", "changed": True, "diff": [{"after": "y"}]}
 
 
 def test_a_program_that_there_is_not_is_refused() -> None:

@@ -23,9 +23,13 @@ class Module:
 
     def __init__(self, directory: Path) -> None:
         self.tmpdir = str(directory)
+        self.params = {"backup": True, "unsafe_writes": False}
 
-    def atomic_move(self, source: str, target: str) -> None:
+    def atomic_move(self, source: str, target: str, unsafe_writes: bool) -> None:
         shutil.move(source, target)
+
+    def backup_local(self, path: str) -> None:
+        shutil.copy(path, f"{path}.backup")
 
 
 def bring(directory: Path, path: Path, content: str | None, mode: int = 0o644) -> list[str]:
@@ -110,3 +114,30 @@ def test_users_are_names_or_numbers() -> None:
     assert file_set.identifier("4242", "user") == 4242
     with pytest.raises(KeyError):
         file_set.identifier("no-such-user", "user")
+
+
+def test_only_a_replaced_file_is_kept(tmp_path: Path) -> None:
+    bring(tmp_path, tmp_path / "file", "old\n")
+    assert not (tmp_path / "file.backup").exists()
+
+    bring(tmp_path, tmp_path / "file", "new\n")
+    assert (tmp_path / "file.backup").read_text() == "old\n"
+
+
+@pytest.mark.parametrize(("content", "state"), [("10.0.0.1 head", "present"), ("", "present"), (None, "absent")])
+def test_a_block_leaves_the_rest_of_the_file(tmp_path: Path, content: str | None, state: str) -> None:
+    real, path = tmp_path / "real", tmp_path / "hosts"
+    real.write_text("127.0.0.1 localhost\n# BEGIN x\n10.0.0.9 old\n# END x\n::1 localhost\n")
+    path.symlink_to(real)
+    entry = {"path": str(path), "content": content, "marker": "# {mark} x", "mode": "0644", "state": state}
+
+    (wanted,) = file_set.wanted([entry], 0, 0)
+
+    block = f"# BEGIN x\n{content}\n# END x\n" if content else ""
+    assert (wanted.path, wanted.content) == (str(real), f"127.0.0.1 localhost\n{block}::1 localhost\n")
+
+
+def test_no_block_makes_no_file(tmp_path: Path) -> None:
+    entry = {"path": str(tmp_path / "x"), "content": "", "marker": "# {mark} x", "mode": "0644", "state": "present"}
+
+    assert file_set.wanted([entry], 0, 0)[0].content is None

@@ -77,11 +77,26 @@ def test_check_mode_changes_nothing_and_shows_the_difference(machine: Machine) -
     assert not machine.path.exists()
 
 
-def test_check_mode_needs_no_directory(machine: Machine) -> None:
+def test_missing_directories_and_the_link_are_made_once(machine: Machine) -> None:
     machine.path.parent.rmdir()
+    link = machine.path.parent / "a/link.xml"
 
-    assert machine.run(check_mode=True, record=RECORD)["changed"]
-    assert "is missing: make it first" in machine.run(record=RECORD)["msg"]
+    assert machine.run(check_mode=True, record=RECORD, link=str(link))["changed"]
+    assert not link.parent.exists()
+    assert machine.run(record=RECORD, link=str(link))["changed"]
+    assert link.read_text(encoding="utf-8") == TEXT
+    assert not machine.run(record=RECORD, link=str(link))["changed"]
+
+
+def test_only_a_file_gives_way_to_the_link(machine: Machine) -> None:
+    link = machine.path.parent / "link.xml"
+    link.write_text("old", encoding="utf-8")
+    assert machine.run(record=RECORD, link=str(link))["changed"]
+    assert link.is_symlink()
+
+    link.unlink()
+    link.mkdir()
+    assert "cannot make the link" in machine.run(record=RECORD, link=str(link))["msg"]
 
 
 def test_replaced_file_is_kept(machine: Machine) -> None:

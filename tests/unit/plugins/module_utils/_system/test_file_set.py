@@ -15,6 +15,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.file_set 
     diff,
     plan,
     problems,
+    with_block,
 )
 
 FILE = Wanted("/etc/x", "new\n", 0o644, 0, 0)
@@ -74,3 +75,28 @@ def test_good_input_has_no_problem_and_a_path_is_given_once() -> None:
 
     assert problems([one]) == []
     assert problems([one, one]) == ["path '/etc/x' is given twice"]
+
+
+@pytest.mark.parametrize(
+    ("text", "block", "result"),
+    [
+        ("", "", ""),
+        ("a", "", "a"),
+        ("a", "b\n", "a\n# BEGIN x\nb\n# END x\n"),
+        ("a\n\n", "b\nc", "a\n\n# BEGIN x\nb\nc\n# END x\n"),
+        ("# BEGIN x\nb\n# END x\nz\n", "c", "# BEGIN x\nc\n# END x\nz\n"),
+        ("# BEGIN x\nb\n# END x\nz\n", " ", "z\n"),
+        ("# END x\n# BEGIN x\n", "c", "# END x\n# BEGIN x\n# BEGIN x\nc\n# END x\n"),
+    ],
+)
+def test_a_block_is_between_its_marks(text: str, block: str, result: str) -> None:
+    once = with_block(text, block, "# {mark} x")
+
+    assert once == result
+    assert text.startswith("# END") or with_block(once, block, "# {mark} x") == result
+
+
+def test_a_marker_without_a_place_for_the_mark_is_refused() -> None:
+    entry = {"path": "/x", "content": "", "state": "present", "mode": "0644", "marker": "# x"}
+
+    assert problems([entry]) == ["/x: marker must contain {mark}, not '# x'"]

@@ -45,6 +45,33 @@ def test_each_recipe_names_its_sources(path: Path) -> None:
     assert all(entry["source"] and entry["kind"] in ("published", "derived", "measured") for entry in recipe.known)
 
 
+@pytest.mark.parametrize("band", [[1.0], [2.0, 1.0], ["a", "b"], [1.0, 2.0, 3.0], [True, False]])
+@pytest.mark.parametrize("name", ["first_loss", "last_loss"])
+def test_a_band_of_the_loss_has_two_numbers_in_order(name: str, band: list[t.Any]) -> None:
+    with pytest.raises(recipes.RecipeError, match=rf"proof.{name} is \[.*such as \[10.5, 11.5\]"):
+        recipes.read({**raw("tiny"), "proof": {**raw("tiny")["proof"], name: band}})
+    assert recipes.read({**raw("tiny"), "proof": {**raw("tiny")["proof"], name: [1, 2.5]}}).proof
+
+
+@pytest.mark.parametrize(
+    ("entry", "named"),
+    [
+        ("68000 on 64 A100", "each is a dictionary whose kind is one of measured, published, derived"),
+        ({"kind": "guessed"}, "each is a dictionary whose kind"),
+        ({"kind": "measured", "tokens_per_second_per_gpu": 4e5}, "has no hardware and no backend"),
+        ({"kind": "measured", "hardware": "", "backend": "torch"}, "has no hardware"),
+        (
+            {"kind": "measured", "hardware": "H200", "backend": "torch", "gpus": "two"},
+            "gpus of a known result is 'two'",
+        ),
+        ({"kind": "published", "tokens_per_second_per_gpu": 0}, "tokens_per_second_per_gpu of a known result is 0"),
+    ],
+)
+def test_a_known_result_that_cannot_be_compared_is_refused(entry: t.Any, named: str) -> None:
+    with pytest.raises(recipes.RecipeError, match=named):
+        recipes.read({**raw("tiny"), "known": [entry]})
+
+
 def test_the_recipe_of_the_seed_is_complete() -> None:
     recipe = changed()
 

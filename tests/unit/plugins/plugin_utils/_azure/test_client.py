@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import typing as t
 
 import pytest
@@ -175,3 +176,55 @@ def test_clouds_by_name_and_by_address() -> None:
 @pytest.mark.parametrize(("status", "refusal"), [(401, True), (403, True), (404, False), (429, False), (500, False)])
 def test_only_a_lack_of_rights_is_a_refusal(status: int, refusal: bool) -> None:
     assert RequestError(status, "code", "text").is_refusal() == refusal
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the seconds that a client waits, which do not pass here."""
+    found: list[float] = []
+    monkeypatch.setattr(time, "sleep", found.append)
+    return found
+
+
+ASK: dict[str, t.Callable[[module.Client], t.Any]] = {
+    "get": lambda client: client.get("/x", {}),
+    "post": lambda client: client.post("/x", {}, {}),
+    "exchange": lambda client: client.exchange("GET", f"{HOST}/x").body,
+    "pages": lambda client: next(client.pages(LIST, {})),
+}
+
+
+@pytest.mark.parametrize("kind", ASK)
+def test_each_request_waits_before_it_is_repeated(kind: str, pauses: list[float]) -> None:
+    send = Send(b"<html>", b"<html>", {"value": [{"id": 1}]})
+
+    assert ASK[kind](module.Client(send, HOST))
+    assert pauses == pytest.approx([0.2, 0.4])
+
+
+@pytest.mark.parametrize("kind", ASK)
+def test_each_request_names_what_cannot_be_read(kind: str, pauses: list[float]) -> None:
+    with pytest.raises(BrokenAnswerError, match=r"the answer is not JSON \(text/html, 6 bytes\)"):
+        ASK[kind](module.Client(Send(b"<html>", b"<html>", b"<html>"), HOST))
+    assert len(pauses) == 2
+
+
+@pytest.mark.parametrize("kind", ASK)
+def test_each_request_renews_a_token_once(kind: str, pauses: list[float]) -> None:
+    renewed: list[int] = []
+    refused = (401, {"error": {"code": "ExpiredAuthenticationToken", "message": "old"}})
+    client = module.Client(Send(refused, refused), HOST, renew=lambda: renewed.append(1))
+
+    with pytest.raises(RequestError, match="401 ExpiredAuthenticationToken"):
+        ASK[kind](client)
+    assert (renewed, pauses) == ([1], [])
+
+
+@pytest.mark.parametrize(("method", "content"), [("PUT", b""), ("DELETE", b"<html>"), ("GET", b" ")])
+def test_the_answer_to_a_write_may_be_empty(method: str, content: bytes, pauses: list[float]) -> None:
+    assert module.Client(Send((202, content)), HOST).exchange(method, f"{HOST}/x") == (
+        202,
+        {"Content-Type": "text/html; x", "x-ms-request-id": "id-7"},
+        {},
+    )
+    assert pauses == []

@@ -157,6 +157,21 @@ def test_a_baseline_of_another_micro_batch_is_not_taken() -> None:
     assert judge.baseline([entry], "NVIDIA H200", 1, "torch", 4) is None
 
 
+@pytest.mark.parametrize(
+    ("hardware", "gpu", "same"),
+    [
+        ("H200", "NVIDIA H200", True),
+        ("h200", "NVIDIA H200 NVL", True),
+        ("H200", "NVIDIA GH200 480GB", False),
+        ("H20", "NVIDIA H200", False),
+        ("A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", True),
+        ("", "NVIDIA H200", False),
+    ],
+)
+def test_a_gpu_is_known_by_its_whole_name(hardware: str, gpu: str, same: bool) -> None:
+    assert judge.names(hardware, gpu) is same
+
+
 def test_published_results_stand_beside() -> None:
     assert judge.anchors(KNOWN) == ["published: 999 tokens/s per GPU on 8 H200 (x)"]
 
@@ -234,6 +249,7 @@ def test_a_killed_run_that_resumes_passes() -> None:
         (resumed(21), "15 steps were lost, 10 are allowed"),
         (resumed(31, last=0.006), "differ by 0.60%, 0.5% is allowed"),
         (run(start(), *map(step, range(1, 36))), "did not start again"),
+        (run(start(), start(first=1), *map(step, range(1, 61))), "no rank was killed after the first step"),
         (run(start(), step(1), start(first=1), step(1)), "ended after step 1 of 60"),
     ],
 )

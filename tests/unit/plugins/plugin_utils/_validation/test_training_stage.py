@@ -28,16 +28,19 @@ TRAINING = {
     "tasks_per_node": 1,
 }
 SETTINGS = {"training": TRAINING, "partition": "", "time_limit": 30, "pending_timeout": 60, "submit_options": {}}
+GPU = "NVIDIA H200"
 HARDWARE = {"hardware": [], "gpus_per_node": 0}
 
 
-def log(steps: int = 60, *, first: int = 1, slow: int | None = None, ms: float = 50.0, ranks: int = 2) -> str:
-    """Return a log of one or two ranks; one of them may be slow."""
+def log(
+    steps: int = 60, *, first: int = 1, slow: int | None = None, ms: float = 50.0, ranks: int = 2, device: str = "CPU"
+) -> str:
+    """Return a log of one, two or four ranks on two nodes; one of them may be slow."""
     start = {
         "event": "start",
         "first_step": first,
-        "hosts": ["gpu1", "gpu2"][:ranks],
-        "device": "CPU",
+        "hosts": (["gpu1", "gpu2"] if ranks < 4 else ["gpu1", "gpu1", "gpu2", "gpu2"])[:ranks],
+        "device": device,
         "torch": "2.6.0",
     }
     lines: list[dict[str, t.Any]] = [{**start, "peak_tflops": None}]
@@ -57,6 +60,7 @@ class Host:
         self.logs, self.state = list(logs), state
         self.calls: list[tuple[str, dict[str, t.Any]]] = []
         self.job = 0
+        self.output = "srun: started\ntorch is missing\n\nthe last line\n"
 
     def __call__(self, module: str, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
         self.calls.append((module, arguments))
@@ -75,6 +79,8 @@ class Host:
         return {"job_id": self.job}
 
     def _training_log_info(self, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
+        if arguments["path"].endswith("slurm.log"):
+            return {"text": self.output, "offset": len(self.output)}
         text = self.logs[self.job - 1]
         whole = text if self.looks > 1 else text[: text.index("\n", len(text) // 2) + 1]
         return {"text": whole[arguments["offset"] :], "offset": len(whole)}
@@ -147,7 +153,11 @@ def test_a_slow_node_is_named() -> None:
 def test_a_job_that_ends_early_fails() -> None:
     found = checks(measured(Host(log(30), state="TIMEOUT")))
 
-    assert found["training.complete"] == ("fail", "the job ended after step 30 of 60: it is TIMEOUT")
+    assert found["training.complete"] == (
+        "fail",
+        "the job ended after step 30 of 60: it is TIMEOUT;"
+        " it printed: srun: started / torch is missing / the last line",
+    )
     assert found["training.loss"][0] == "not_run"
 
 
@@ -177,10 +187,70 @@ def test_nobody_kills_a_rank_of_a_run_that_does_not_work() -> None:
 
 @pytest.mark.parametrize(("ms", "status"), [(100.0, "pass"), (95.0, "warn"), (60.0, "fail")])
 def test_a_single_gpu_is_the_measure_of_all(ms: float, status: str) -> None:
-    raw = measured(Host(log(), log(ms=ms, ranks=1)), prove_scaling=True)
+    # A run on fewer GPUs has fewer steps, for each of them takes longer.
+    host = Host(log(device=GPU), log(30, ms=ms, ranks=1, device=GPU))
+    raw = measured(host, prove_scaling=True)
 
     assert list(raw["runs"]) == ["all", "one"]
+    assert host.arguments("slurm_job")[1]["nodelist"] == ["gpu1"]
+    assert host.arguments("slurm_job")[1]["submit_options"]["export"].endswith("GPUCLUSTER_ARGUMENTS=--steps=30")
     assert checks(raw)["training.scaling.one"][0] == status
+
+
+def test_one_gpu_and_one_node_are_compared_with_all_nodes() -> None:
+    runs = log(ranks=4, ms=51, device=GPU), log(30, ranks=1, ms=200, device=GPU), log(30, ranks=2, ms=100, device=GPU)
+    host = Host(*runs)
+    raw = measured(host, prove_scaling=True, tasks_per_node=2)
+
+    assert [job["submit_options"]["ntasks_per_node"] for job in host.arguments("slurm_job")] == [2, 1, 2]
+    assert [job["nodelist"] for job in host.arguments("slurm_job")] == [["gpu1", "gpu2"], ["gpu1"], ["gpu1"]]
+    found = checks(raw)
+    assert found["training.scaling.one"] == ("pass", "98.0% of the tokens/s per GPU of one GPU (10,240)")
+    assert found["training.scaling.node"][0] == "pass"
+
+
+def test_the_efficiency_of_cpus_is_told_and_not_judged() -> None:
+    found = checks(measured(Host(log(), log(30, ms=40, ranks=1)), prove_scaling=True))
+
+    assert found["training.scaling.one"][0] == "not_run"
+    assert found["training.scaling.one"][1].startswith("40.0% of the tokens/s per GPU of one GPU")
+
+
+def test_a_smaller_run_that_fails_says_why() -> None:
+    found = checks(measured(Host(log(), log(5, ranks=1)), prove_scaling=True))
+
+    assert found["training.scaling.one"] == (
+        "warn",
+        "the run on one GPU ended too early: it is COMPLETED;"
+        " it printed: srun: started / torch is missing / the last line",
+    )
+
+
+def test_a_recipe_that_is_too_big_for_fewer_gpus_is_not_compared() -> None:
+    raw = measured(Host(log()))
+    raw["runs"]["one"] = {"log": "", "state": "not possible: about 900 GiB per GPU are needed"}
+
+    assert checks(raw)["training.scaling.one"] == ("not_run", "not possible: about 900 GiB per GPU are needed")
+
+
+def test_a_proof_that_was_asked_for_and_not_made_has_not_run() -> None:
+    found = checks(measured(Host(log(30), state="TIMEOUT"), prove_resume=True, prove_scaling=True))
+
+    why = "the run on all nodes did not come to its end"
+    assert (found["training.resume"], found["training.scaling"]) == (("not_run", why), ("not_run", why))
+    # Nobody asked for them here.
+    assert not {"training.resume", "training.scaling"} & checks(measured(Host(log()))).keys()
+
+
+def test_the_version_of_pytorch_of_a_baseline_is_named() -> None:
+    raw = measured(Host(log(device="NVIDIA H200")))
+    known = {"kind": "measured", "hardware": "H200", "backend": "torch", "source": "run 7", "torch": "2.11.0"}
+    raw["recipe"]["known"] = [{**known, "tokens_per_second_per_gpu": 20000}]
+
+    assert checks(raw)["training.speed"] == (
+        "pass",
+        "20,480 tokens/s per GPU, 102.4% of 20,000 (run 7 with torch 2.11.0; this run has 2.6.0)",
+    )
 
 
 def test_a_recipe_that_does_not_fit_is_refused_before_a_job_is_submitted() -> None:

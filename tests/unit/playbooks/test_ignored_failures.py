@@ -1,0 +1,80 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A task that never fails says why any status is fine; any other names the statuses that are no failure."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+ROOT = Path(__file__).parents[3]
+PATHS = sorted(path for part in ("playbooks", "roles", "molecule") for path in (ROOT / part).rglob("*.yml"))
+REASON = "# Any status is fine: "
+
+
+def unexplained(text: str) -> list[int]:
+    """Return the lines that ignore each failure without a comment right above that gives the reason."""
+    lines = text.splitlines()
+    return [
+        number
+        for number, line in enumerate(lines)
+        if line.strip() == "failed_when: false" and not lines[number - 1].strip().startswith(REASON)
+    ]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_task_that_never_fails_says_why(path: Path) -> None:
+    assert unexplained(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_task_without_a_reason_is_found() -> None:
+    assert unexplained("- x\n  # why\n  failed_when: false\n  # Any status is fine: y\n  failed_when: false") == [2]
+
+
+def fails(path: str, **results: t.Mapping[str, t.Any]) -> bool:
+    """Return whether the task that registers the result calls it a failure, by Ansible's own templating."""
+    role = (ROOT / path).parents[1]
+    (name,) = results
+    (task,) = (task for task in yaml.safe_load((ROOT / path).read_text("utf-8")) if task.get("register") == name)
+    variables = yaml.safe_load((role / "vars/main.yml").read_text("utf-8")) if (role / "vars").is_dir() else {}
+    templar = Templar(loader=DataLoader(), variables={**variables, **results})
+    given = task["failed_when"] if isinstance(task["failed_when"], list) else [task["failed_when"]]
+    return all(templar.evaluate_conditional(trust_as_template(str(one))) for one in given)
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr", "expected"),
+    [
+        (0, "", False),
+        (None, "", False),  # check mode
+        (1, "delete_reservation reservationname=gpucluster_delete: Requested reservation is invalid", False),
+        (1, "slurm_delete_reservation error: Unable to contact slurm controller (connect failure)", False),
+        (1, "scontrol: fatal: Could not establish a configuration source", False),
+        (124, "", False),
+        (127, "timeout: failed to run command 'scontrol': No such file or directory", False),
+        (1, "Error deleting reservation(s) gpucluster_delete: Requested reservation is in use", True),
+        (1, "Access/permission denied", True),
+    ],
+)
+def test_a_reservation_that_stays_is_no_success(code: int | None, stderr: str, expected: bool) -> None:
+    found = {"rc": code, "stderr": stderr}
+
+    assert fails("roles/azure_expiry/tasks/remove.yml", __azure_expiry_released=found) is expected
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, False), (1, False), (3, False), (127, True), (None, True)])
+def test_a_wait_for_the_database_that_breaks_is_a_failure(code: int | None, expected: bool) -> None:
+    found = {} if code is None else {"rc": code}
+
+    assert fails("roles/slurm/tasks/database_convert.yml", __slurm_converted=found) is expected
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, False), (2, False), (124, False), (1, True), (127, True)])
+def test_a_validation_that_does_not_start_is_a_failure(code: int, expected: bool) -> None:
+    assert fails("molecule/validate/tasks/run.yml", __verify_run={"rc": code}) is expected

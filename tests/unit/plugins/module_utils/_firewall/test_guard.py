@@ -1,0 +1,159 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules on trial: what the machine has after a confirmation, without one, and after a failure."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import guard, ruleset
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+
+OLD, NEW = ruleset.DELETE + "old\n", ruleset.DELETE + "new\n"
+
+
+class Machine:
+    """A machine with files, a table of the kernel and a timer."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self.table = ""
+        self.timer: list[str] = []
+        self.enabled = False
+        self.refuses: list[str] = []
+
+    def run(self, args: list[str]) -> tuple[int, str, str]:
+        if any(words in " ".join(args) for words in self.refuses):
+            return 1, "", "refused"
+        if args[0] == guard.NFT:
+            return self.nft(args)
+        if args[0] == "systemd-run":
+            self.timer = args[args.index(guard.NFT) :]
+            return 0, "", ""
+        return self.systemctl(args[1]), "", ""
+
+    def systemctl(self, verb: str) -> int:
+        if verb == "stop":
+            self.timer = []
+        if verb in ("enable", "disable"):
+            self.enabled = verb == "enable"
+        return int({"is-active": not self.timer, "is-enabled": not self.enabled}.get(verb, False))
+
+    def nft(self, args: list[str]) -> tuple[int, str, str]:
+        if "list" in args:
+            return (0, self.table, "") if self.table else (1, "", "No such file or directory")
+        if "--check" not in args:
+            self.table = self.files[args[-1]][len(ruleset.DELETE) :]
+        return 0, "", ""
+
+    def fire(self) -> None:
+        command, self.timer = self.timer, []
+        self.run(command)
+
+    def read(self, path: str) -> str:
+        return self.files.get(path, "")
+
+    read_required = read
+
+    def write(self, path: str, text: str, mode: int = 0o644) -> None:
+        self.files[path] = text
+
+    def remove(self, path: str) -> None:
+        self.files.pop(path, None)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def host(machine: Machine) -> Host:
+    return t.cast("Host", machine)
+
+
+def confirmed(machine: Machine, content: str) -> None:
+    guard.load(content, 60, host(machine))
+    guard.confirm(host(machine))
+
+
+def test_confirmed_rules_are_permanent_and_a_second_run_changes_nothing(machine: Machine) -> None:
+    assert guard.differs(OLD, guard.state(host(machine)))
+
+    confirmed(machine, OLD)
+
+    assert not guard.differs(OLD, guard.state(host(machine)))
+    assert guard.differs(NEW, guard.state(host(machine)))
+    assert set(machine.files) == {guard.RULES, guard.LISTING, guard.UNIT_FILE}
+    assert machine.timer == []
+
+
+def test_rules_on_trial_are_not_on_disk_and_go_without_a_confirmation(machine: Machine) -> None:
+    confirmed(machine, OLD)
+
+    guard.load(NEW, 60, host(machine))
+    assert (machine.table, machine.files[guard.RULES]) == ("new\n", OLD)
+    machine.fire()
+
+    assert machine.table == "old\n"
+    with pytest.raises(guard.FirewallError, match="restored its previous rules"):
+        guard.confirm(host(machine))
+    assert not guard.differs(OLD, guard.state(host(machine)))
+
+
+def test_the_first_rules_go_completely_without_a_confirmation(machine: Machine) -> None:
+    guard.load(NEW, 60, host(machine))
+    machine.fire()
+
+    assert machine.table == ""
+    with pytest.raises(guard.FirewallError):
+        guard.confirm(host(machine))
+    assert not guard.present(host(machine))
+
+
+def test_an_interrupted_trial_does_not_become_what_is_restored(machine: Machine) -> None:
+    confirmed(machine, OLD)
+    guard.load(NEW, 60, host(machine))
+
+    guard.load(ruleset.DELETE + "other\n", 60, host(machine))
+    machine.fire()
+
+    assert machine.table == "old\n"
+
+
+@pytest.mark.parametrize("refused", ["--check", "systemd-run"])
+def test_nothing_changes_if_the_rules_or_the_rollback_are_refused(machine: Machine, refused: str) -> None:
+    confirmed(machine, OLD)
+    machine.refuses = [refused]
+
+    with pytest.raises(guard.FirewallError, match="nothing was changed"):
+        guard.load(NEW, 60, host(machine))
+
+    assert machine.table == "old\n"
+    assert machine.timer == []
+
+
+def test_a_table_that_somebody_changed_is_loaded_again(machine: Machine) -> None:
+    confirmed(machine, OLD)
+    machine.table = "changed by hand\n"
+
+    assert guard.differs(OLD, guard.state(host(machine)))
+
+
+def test_a_unit_that_is_disabled_is_enabled_again(machine: Machine) -> None:
+    confirmed(machine, OLD)
+    machine.enabled = False
+
+    assert guard.differs(OLD, guard.state(host(machine)))
+
+
+def test_a_removal_leaves_nothing(machine: Machine) -> None:
+    confirmed(machine, OLD)
+    guard.remove(host(machine))
+
+    assert (machine.table, machine.files, machine.enabled) == ("", {}, False)
+    assert not guard.present(host(machine))
