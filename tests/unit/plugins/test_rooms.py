@@ -35,7 +35,10 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_slurm": {"_system"},
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
     "_azure_expiry": {"_system"},
+    "_backup": {"_system"},
     "_firewall": {"_system"},
+    "_motd": {"_system"},
+    "_software": set(),
     "_monitoring": {"_health", "_nvidia", "_system"},
     "_training": set(),
 }
