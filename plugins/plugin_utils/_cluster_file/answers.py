@@ -69,7 +69,7 @@ def _lines(given: Mapping[str, str]) -> Iterator[str]:
         f"# yaml-language-server: $schema={schema.load()['$id']}",
         "# This file is the inventory. docs/cluster-file.md describes its keys. The next steps:",
         "#   ansible-inventory -i cluster.yml --graph",
-        "#   ansible-playbook -i cluster.yml hpcai.gpucluster.check_input     # contacts no machine",
+        "#   ansible-playbook -i cluster.yml hpcai.gpucluster.check_input     # changes nothing",
         "#   ansible-playbook -i cluster.yml hpcai.gpucluster.site --check --diff",
         "#   ansible-playbook -i cluster.yml hpcai.gpucluster.site",
         "#   ansible-playbook -i cluster.yml hpcai.gpucluster.validate_preflight",
