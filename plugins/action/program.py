@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import shutil
+import hashlib
 import tempfile
 import typing as t
 from pathlib import Path
@@ -31,16 +31,10 @@ class ActionModule(ActionBase):
         }
         __, arguments = self.validate_argument_spec(argument_spec=spec)
         try:
-            program = zipapp.build(arguments["entry"], arguments["interpreter"])
+            source = built(arguments["entry"], arguments["interpreter"], Path(arguments["dest"]).name)
         except zipapp.BuildError as exc:
             raise AnsibleError(str(exc)) from exc
-        directory = Path(tempfile.mkdtemp(dir=constants.DEFAULT_LOCAL_TMP))  # type: ignore[attr-defined]
-        try:
-            source = directory / Path(arguments["dest"]).name
-            source.write_bytes(program)
-            result.update(self._copy(str(source), arguments["dest"], task_vars))
-        finally:
-            shutil.rmtree(directory)
+        result.update(self._copy(str(source), arguments["dest"], task_vars))
         if arguments["files"] and not result.get("failed"):
             module = "hpcai.gpucluster.file_set"
             written = self._execute_module(module, {"files": arguments["files"]}, task_vars=task_vars)
@@ -60,6 +54,23 @@ class ActionModule(ActionBase):
             shared_loader_obj=self._shared_loader_obj,
         )
         return dict(action.run(task_vars=task_vars))
+
+
+def built(entry: str, interpreter: str, name: str) -> Path:
+    """
+    Return the file of a program. It is built once in a run, not once for each node.
+
+    Ansible removes the temporary directory of the run at its end. The processes of the tasks share it.
+    """
+    key = hashlib.sha256(f"{entry} {interpreter}".encode()).hexdigest()[:16]
+    source = Path(constants.DEFAULT_LOCAL_TMP) / f"program-{key}" / name  # type: ignore[attr-defined]
+    if not source.is_file():
+        program = zipapp.build(entry, interpreter)
+        source.parent.mkdir(exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=source.parent, delete=False) as partial:
+            partial.write(program)
+        Path(partial.name).replace(source)
+    return source
 
 
 def merged(copied: dict[str, t.Any], written: dict[str, t.Any]) -> dict[str, t.Any]:

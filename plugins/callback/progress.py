@@ -67,10 +67,17 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible import context
+from ansible import constants, context
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import estimate, history, screen, summary, text
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import (
+    estimate,
+    history,
+    inside,
+    screen,
+    summary,
+    text,
+)
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress.tracker import Tracker
 
 if t.TYPE_CHECKING:
@@ -177,6 +184,16 @@ class CallbackModule(CallbackBase):
         self.tracker.failure(result.host.name, summary.reason(result.result))
 
     @_guarded
+    def v2_runner_item_on_ok(self, result: t.Any) -> None:
+        """Note the item of a loop."""
+        self.tracker.item(result.host.name)
+
+    @_guarded
+    def v2_runner_item_on_failed(self, result: t.Any) -> None:
+        """Note the item of a loop."""
+        self.tracker.item(result.host.name)
+
+    @_guarded
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
         """Record the run, and print the summary."""
         self.stop()
@@ -213,7 +230,9 @@ class CallbackModule(CallbackBase):
         """Show the line until the run is over; this is the body of the only thread that writes while tasks run."""
         pause = 1.0 if self.line else float(max(self.get_option("log_seconds"), 1))
         while not self._over.wait(pause):
+            said = inside.read(inside.path(Path(constants.DEFAULT_LOCAL_TMP)))  # type: ignore[attr-defined]
             with self.lock:
+                self.tracker.inside(*(said or (0.0, "")))
                 words = f"Progress: {self.tracker.words()}"
             if not self.line:
                 self._print([words])

@@ -9,6 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 
 DOCUMENTATION = r"""
@@ -90,7 +91,7 @@ def health_expectations(
 ) -> dict[str, t.Any]:
     """Return the configuration of the health program."""
     try:
-        return expectations.expectations(record, overrides, prolog, inputs)
+        return expectations.expectations(*map(plain, (record, overrides, prolog, inputs)))
     except expectations.HealthError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.health_expectations: {exc}") from exc
     except (KeyError, TypeError, AttributeError) as exc:

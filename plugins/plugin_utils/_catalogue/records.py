@@ -44,8 +44,13 @@ def names() -> list[str]:
 @functools.cache
 def load(directory: Path = DIRECTORY) -> dict[str, Record]:
     """Return every record by the lower-case name of its VM size."""
-    records = [checked(_read(path), path.name) for path in sorted(directory.glob("*.yml"))]
-    return {record["name"].lower(): record for record in records}
+    return {path.stem: _one(path) for path in sorted(directory.glob("*.yml"))}
+
+
+@functools.cache
+def _one(path: Path) -> Record:
+    """Return one record. A task of Ansible is a process of its own; it must not read all of them for one."""
+    return checked(_read(path), path.name)
 
 
 def find(name: str, record: Mapping[str, t.Any] | None = None) -> Record:
@@ -56,13 +61,19 @@ def find(name: str, record: Mapping[str, t.Any] | None = None) -> Record:
     """
     if record:
         return checked(record, "gpucluster_vm_size_record")
-    try:
-        return copy.deepcopy(load()[str(name).lower()])
-    except KeyError:
+    path = _files().get(str(name).lower())
+    if path is None:
         raise CatalogueError(
             f"unknown VM size {name!r}; known sizes: {', '.join(names())}; "
             f"describe a machine of your own with gpucluster_vm_size_record{_hint(name)}"
-        ) from None
+        )
+    return copy.deepcopy(_one(path))
+
+
+@functools.cache
+def _files() -> dict[str, Path]:
+    """Return the file of each VM size by its lower-case name."""
+    return {path.stem: path for path in DIRECTORY.glob("*.yml")}
 
 
 def needed(record: t.Any, variable: str) -> Record:

@@ -15,6 +15,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import wo
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._cluster_file import inventory, lines, ranges, schema
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._cluster_file.schema import Fault
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import site_options
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +105,7 @@ def _no_machines(data: Data) -> Iterator[Fault]:
 
 
 def _sizes(data: Data) -> Iterator[Fault]:
-    places = [(("vm_size",), data.get("vm_size"))]
+    places: list[tuple[schema.Path_, t.Any]] = [(("vm_size",), data.get("vm_size"))]
     places += [((*path, "vm_size"), machine.get("vm_size")) for path, machine in _machines(data)]
     for path, size in places:
         known = [AUTO, *records.names()]
@@ -118,6 +119,14 @@ def _admins(data: Data) -> Iterator[Fault]:
         if name not in users:
             allowed = ", ".join(users) or "a user; the key users has none"
             yield Fault(("admins", index), schema.shown(name), allowed, schema.nearest(name, users))
+
+
+def _options(data: Data) -> Iterator[Fault]:
+    """Refuse a site option that no role has."""
+    known = [name.removeprefix("gpucluster_") for name in site_options.ROLES]
+    for name in data.get("options") or {}:
+        if name not in known:
+            yield Fault(("options", str(name)), "an unknown option", ", ".join(known), schema.nearest(name, known))
 
 
 def _partitions(data: Data) -> Iterator[Fault]:
@@ -181,6 +190,7 @@ _PARTS: Parts = (
     _no_machines,
     _sizes,
     _admins,
+    _options,
     _secrets_of_parts,
 )
 # These need names and addresses without faults.

@@ -10,13 +10,14 @@ from __future__ import annotations
 import ipaddress
 import re
 import typing as t
+import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import ruleset
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto, records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import proxy, site_options
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
@@ -54,6 +55,7 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "gpucluster_switch": {"type": "str"},
     "gpucluster_vm_size": {"type": "str"},
     "gpucluster_vm_size_record": {"type": "dict"},
+    "gpucluster_vm_sizes_file": {"type": "path"},
     "groups_to_create": {"type": "list", "elements": "dict"},
     "slurm_batch": {"type": "raw"},
     "slurm_failures_percent": {"type": "int"},
@@ -73,6 +75,7 @@ _SIZE_OF_ROLE = re.compile(r"([a-z]+)_vm_size(_record)?")
 # Former prefixes of inputs, with the prefixes to try instead.
 _OTHER_PREFIXES = {"nhc_": ("health_", "health_nhc_")}
 _RANGES: dict[str, tuple[int, int]] = {
+    "backup_keep": (1, 10_000),
     "base_nofile": (1024, 1 << 30),
     "enroot_images_reserve_gib": (0, 1 << 20),
     "gpu_count": (0, 64),
@@ -86,6 +89,8 @@ _RANGES: dict[str, tuple[int, int]] = {
     "nccl_gpus_per_bridge": (0, 16),
     "health_epilog_gpu_memory_mib": (0, 1 << 20),
     "health_nhc_timeout_seconds": (1, 3600),
+    "motd_minutes": (1, 1440),
+    "profiling_perf_event_paranoid": (-1, 4),
     "slurm_database_buffer_mib": (16, 1 << 24),
     "slurm_drain_seconds": (0, 1 << 30),
     "slurm_failures_percent": (0, 100),
@@ -229,6 +234,24 @@ def _sources(value: t.Any) -> str:
     return "addresses or networks, such as 10.0.0.0/24" if not value or ruleset.bad(value) else ""
 
 
+def _sssd(value: t.Any) -> str:
+    good = all(re.fullmatch(r"[a-z0-9_]+", str(name)) for name in value)
+    return "" if good else "names of settings of sssd.conf, such as ldap_schema"
+
+
+def _software(value: t.Any) -> str:
+    """Accept names and versions that are names of files."""
+    parts = [str(one.get(key, "x")) for one in value for key in ("name", "version")]
+    return "" if all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", part) for part in parts) else "names and versions"
+
+
+def _zone(value: t.Any) -> str:
+    """Accept a time zone that the control node knows, or any name if it has no time zones."""
+    known = zoneinfo.available_timezones()
+    good = value in known if known else re.fullmatch(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", str(value))
+    return "" if good else f"a time zone; did you mean {nearest(str(value), known, 0.5) or 'Etc/UTC'}?"
+
+
 def _environment(value: t.Any) -> str:
     good = all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) for name in value)
     good = good and not any(isinstance(item, (Mapping, list)) for item in value.values())
@@ -266,7 +289,11 @@ _JUMP = r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?([A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9a-fA
 _DIRECTORY = _matches(r"/[A-Za-z0-9._/+@:-]+", "an absolute path of letters, digits and ._/+@:-")
 _SHA256 = _matches(r"(sha256:[0-9a-f]{64})?", "sha256: and 64 hexadecimal digits")
 _RULES: dict[str, Rule] = {
+    "apptainer_package": _matches(r"[a-z0-9][a-z0-9+.-]*", "the name of a package"),
     "base_hosts": _hosts_file,
+    "backup_calendar": _matches(r"[A-Za-z0-9*.,:/~ -]+", "a calendar event of systemd, such as daily or 02:30"),
+    "backup_directory": _own_path,
+    "backup_state_directory": _own_path,
     "base_memlock": _memlock,
     "base_proxy": proxy.problem,
     "base_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
@@ -307,6 +334,12 @@ _RULES: dict[str, Rule] = {
     "gpucluster_networks": _networks,
     "gpucluster_proxy": proxy.problem,
     "gpucluster_nfs_server": _empty_or(host),
+    "ldap_groups": _each(_matches(r"[^,\s]+", "names of groups")),
+    "ldap_settings": _sssd,
+    "ldap_uri": _each(_matches(r"ldaps?://[A-Za-z0-9.:\[\]-]+/?", "addresses such as ldaps://ldap1.example.com")),
+    "lmod_directory": _own_path,
+    "lmod_paths": _each(path),
+    "lmod_software": _software,
     "monitoring_address": host,
     "monitoring_password_hash": _empty_or(_matches(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}", "a bcrypt hash")),
     "monitoring_receivers": _receivers,
@@ -352,6 +385,7 @@ _RULES: dict[str, Rule] = {
     "slurm_version": _matches(
         r"[0-9]{2}\.[0-9]{2}\.[0-9]+(-[0-9]+)?", "a release with three numbers, such as '26.05.4'"
     ),
+    "timezone_name": _zone,
     "upgrade_batch": _batch,
     "users_default_shell": path,
     "users_group": _matches(r"[a-z_][a-z0-9_-]*", "the name of a group"),
@@ -383,9 +417,10 @@ def _sizes(values: Values) -> Iterator[str]:
         is_role = name.endswith("_hardware") and not _has_no_devices(record)
         if record and (name == "gpucluster_vm_size_record" or is_role):
             yield from (f"{name}: {fault}" for fault in records.problems_of_groups(record))
-    if not values.get("gpucluster_vm_size_record") and values.get("gpucluster_vm_size"):
+    size = values.get("gpucluster_vm_size")
+    if not values.get("gpucluster_vm_size_record") and size and not auto.is_auto(size):
         try:
-            records.find(values["gpucluster_vm_size"])
+            records.find(size)
         except records.CatalogueError as exc:
             yield f"gpucluster_vm_size: {exc}"
 
@@ -452,6 +487,18 @@ def _firewall(values: Values) -> Iterator[str]:
     yield from (f"firewall_allow: {fault}" for fault in ruleset.problems(found))
 
 
+def _ldap(values: Values) -> Iterator[str]:
+    """Refuse a directory without an address, and one that would get passwords in clear text."""
+    servers = [str(uri) for uri in values.get("ldap_uri") or []]
+    if values.get("gpucluster_ldap") == "present":
+        missing = [name for name in ("ldap_uri", "ldap_base") if not values.get(name)]
+        yield from (problem(name, values.get(name), "a value, because gpucluster_ldap is present") for name in missing)
+    if any(uri.startswith("ldap://") for uri in servers) and not inputs_types.is_true(values.get("ldap_start_tls")):
+        yield problem(
+            "ldap_uri", servers, "ldaps://, or ldap_start_tls: true, or passwords would be sent in clear text"
+        )
+
+
 def _monitoring(values: Values) -> Iterator[str]:
     for one, other in (("tls_certificate", "tls_key"), ("password", "password_hash")):
         names = [f"monitoring_{one}", f"monitoring_{other}"]
@@ -463,5 +510,5 @@ def _monitoring(values: Values) -> Iterator[str]:
 
 _PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (
     *(_sizes, _checks, _slurm, _nccl, _driver, _docker),
-    *(_firewall, _monitoring),
+    *(_firewall, _ldap, _monitoring),
 )

@@ -18,11 +18,19 @@ if t.TYPE_CHECKING:
 
 # Switch, and the role that it applies (present) or removes (absent).
 ROLES = {
+    "gpucluster_apptainer": "apptainer",
+    "gpucluster_backup": "backup",
     "gpucluster_firewall": "firewall",
+    "gpucluster_ldap": "ldap",
+    "gpucluster_lmod": "lmod",
+    "gpucluster_motd": "motd",
+    "gpucluster_profiling": "profiling",
+    "gpucluster_timezone": "timezone",
 }
 STATES = ("", "present", "absent")
 
 
 def switched(hosts: Iterable[str], hostvars: t.Any) -> list[str]:
     """Return the hosts that have a switch. A switch that is a template counts: the play evaluates it."""
-    return [host for host in hosts if any(hostvars.raw_get(host).get(name) for name in ROLES)]
+    read = getattr(hostvars, "raw_get", hostvars.get)  # a syntax check has a plain mapping
+    return [host for host in hosts if any((read(host) or {}).get(name) for name in ROLES)]

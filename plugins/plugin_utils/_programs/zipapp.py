@@ -79,7 +79,7 @@ def imports(text: str, package: list[str]) -> set[str]:
     """
     Return the names that a file imports at run time; a name in a from-import may be a module or not.
 
-    The program is built once for each node, and Python's parser takes several times as long.
+    Python's parser takes several times as long.
     """
     found: set[str] = set()
     for base, names, plain in _IMPORT.findall(_TYPES_ONLY.sub("", text)):

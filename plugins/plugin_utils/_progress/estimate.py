@@ -24,9 +24,11 @@ if t.TYPE_CHECKING:
 
     from .history import Key, Run
 
-# Tasks of this run that outweigh what was known before it, and seconds before its own speed counts.
+# Tasks of this run that outweigh what was known before it.
 PRIOR_TASKS = 6.0
-PRIOR_SECONDS = 1.5
+# When the pace of this run outweighs the expected one, as a part of the whole run: on a known machine, on another.
+KNOWN_PACE = 0.05
+UNKNOWN_PACE = 0.03
 SLOWEST, FASTEST = 6.0, 1 / 6
 
 
@@ -42,8 +44,8 @@ class Estimate:
 class Candidate:
     """An earlier run, and how well the present one follows it."""
 
-    def __init__(self, run: Run, prior: float) -> None:
-        """Begin before the first task; C(prior) is from 0 to 1."""
+    def __init__(self, run: Run, prior: float, pace: float | None = 1.0) -> None:
+        """Begin before the first task; C(prior) is from 0 to 1, and C(pace) what to expect of this machine if known."""
         self.steps = run.steps
         self.after = [*itertools.accumulate((step.seconds for step in reversed(run.steps)), initial=0.0)][::-1]
         self.places: dict[Key, list[int]] = {}
@@ -53,8 +55,8 @@ class Candidate:
         self.known = False
         self.agreed = prior * PRIOR_TASKS
         self.judged = PRIOR_TASKS
-        self.spent = 0.0
-        self.took = 0.0
+        self.spent = max(self.after[0], 1.0) * (UNKNOWN_PACE if pace is None else KNOWN_PACE)
+        self.took = self.spent * (pace or 1.0)
 
     def start(self, key: Key) -> None:
         """Go to the next task of this name; what is skipped on the way does not agree."""
@@ -85,13 +87,12 @@ class Candidate:
     @property
     def speed(self) -> float:
         """Seconds of this run for each second of the earlier one."""
-        return min(max((self.took + PRIOR_SECONDS) / (self.spent + PRIOR_SECONDS), FASTEST), SLOWEST)
+        return min(max(self.took / self.spent, FASTEST), SLOWEST)
 
-    def estimate(self, elapsed: float, done: int, fraction: float | None) -> Estimate:
-        """Return what is left, with the seconds of the present task and, if it reports it, how far it is."""
+    def estimate(self, elapsed: float, done: int, reported: float | None) -> Estimate:
+        """Return what is left, with the seconds of the present task so far and, if it reports them, at its end."""
         present = self.steps[self.place].seconds * self.speed if self.known else elapsed
-        if fraction:
-            present = elapsed / fraction
+        present = reported or present
         left = max(present - elapsed, 0.0) + self.after[self.place + 1] * self.speed
         tasks = done + 1 + len(self.steps) - self.place - 1
         return Estimate(left, tasks, present)
@@ -114,14 +115,14 @@ class Estimator:
         for candidate in self.candidates:
             candidate.finish(seconds, changed)
 
-    def estimate(self, elapsed: float, done: int, fraction: float | None = None) -> Estimate | None:
+    def estimate(self, elapsed: float, done: int, reported: float | None = None) -> Estimate | None:
         """Return what is left, or None where no earlier run resembles this one."""
         if not self.candidates:
             return None
         best = max(self.candidates, key=lambda candidate: candidate.agreement)
         if best.agreement < 0.2:
             return None
-        return best.estimate(elapsed, done, fraction)
+        return best.estimate(elapsed, done, reported)
 
 
 def candidates(runs: list[Run], shipped: list[Run], options: str, kind: str, plays: Collection[str]) -> list[Candidate]:
@@ -132,8 +133,17 @@ def candidates(runs: list[Run], shipped: list[Run], options: str, kind: str, pla
     for run in shipped:
         part = dataclasses.replace(run, steps=[step for step in run.steps if step.play in plays])
         if part.steps:
-            found.append(Candidate(part, 0.9 * _prior(part, options, kind, settled)))
+            found.append(Candidate(part, 0.9 * _prior(part, options, kind, settled), _pace(runs, shipped)))
     return found
+
+
+def _pace(runs: list[Run], shipped: list[Run]) -> float | None:
+    """Return the seconds of this machine for each second of the shipped runs, by the tasks that change nothing."""
+    own = {step.key: step.seconds for run in reversed(runs) for step in run.steps if not step.changed}
+    theirs = {step.key: step.seconds for run in shipped for step in run.steps if not step.changed}
+    common = own.keys() & theirs.keys()
+    seconds = sum(theirs[key] for key in common)
+    return sum(own[key] for key in common) / seconds if seconds > 1 else None
 
 
 def _prior(run: Run, options: str, kind: str, settled: bool) -> float:

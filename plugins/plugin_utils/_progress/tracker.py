@@ -36,6 +36,9 @@ class Tracker:
         self._places: dict[str, int] = {}
         self._running = False
         self._inside: tuple[float, str] = (0.0, "")
+        self._told = 0.0
+        self._items = 0
+        self._items_of = ""
 
     def play(self, name: str) -> None:
         """Note that a play, or the next batch of hosts of it, starts."""
@@ -63,6 +66,11 @@ class Tracker:
         else:
             self.changed.setdefault(host, [])
 
+    def item(self, host: str) -> None:
+        """Note that a host finished an item of a loop. The first host that does stands for all."""
+        self._items_of = self._items_of or host
+        self._items += host == self._items_of
+
     def failure(self, host: str, why: str) -> None:
         """Note why a host failed; a later failure of the same host replaces it."""
         name = text.plain(text.short_name(self.steps[-1].task), 60) if self.steps else "before the first task"
@@ -70,6 +78,8 @@ class Tracker:
 
     def inside(self, fraction: float, words: str) -> None:
         """Note what the present task reports of itself; a fraction of 0 is unknown."""
+        if fraction != self._inside[0]:
+            self._told = self._clock() - self._since
         self._inside = (min(max(fraction, 0.0), 1.0), words)
 
     def finish(self) -> float:
@@ -84,6 +94,7 @@ class Tracker:
             self.estimator.finish(step.seconds, step.changed)
         self._running = False
         self._inside = (0.0, "")
+        self._items, self._items_of = 0, ""
 
     def left(self) -> float | None:
         """Return the seconds that are left, or None where nothing is known."""
@@ -93,7 +104,7 @@ class Tracker:
     def _estimate(self) -> Estimate | None:
         fraction, elapsed = self._inside[0], self._clock() - self._since
         # The start of a long step is not typical of it.
-        said = fraction if fraction >= 0.05 and elapsed >= _LONG_TASK else None
+        said = self._told / fraction if fraction >= 0.05 and self._told >= _LONG_TASK else None
         return self.estimator.estimate(elapsed if self._running else 0.0, len(self.steps) - self._running, said)
 
     def words(self) -> str:
@@ -113,7 +124,8 @@ class Tracker:
         """Return how far the present task is, where it is a long one."""
         elapsed, words = self._clock() - self._since, self._inside[1]
         usual = found.task_seconds if found and found.task_seconds >= _LONG_TASK else 0.0
-        said = [words] if words else []
+        items = f"{text.count(self._items, 'item')} done" if self._items and max(usual, elapsed) >= _LONG_TASK else ""
+        said = [word for word in (items, words) if word]
         if self._running and usual and elapsed <= 1.1 * usual:
             said.insert(0, text.part_of(elapsed, usual))
         elif self._running and elapsed >= _LONG_TASK:

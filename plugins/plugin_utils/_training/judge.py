@@ -31,8 +31,8 @@ PASS, WARN, FAIL, NOT_RUN = "pass", "warn", "fail", "not_run"
 LEAST_SPEED = 0.95
 # Fractions of ideal scaling: below the first it warns, below the second it fails.
 SCALING_WARN, SCALING_FAIL = 0.97, 0.9
-# A node is slow if its ranks take longer than those of the other nodes by this fraction. CPUs share their host.
-SLOW_GPU, SLOW_CPU = 0.1, 0.5
+# A node is slow if its ranks take longer than those of other nodes by this fraction. CPUs may be shared with others.
+SLOW_GPU, SLOW_CPU = 0.1, 1.0
 # The loss after a resume may differ from that of an undisturbed run by this fraction, and so many steps may be lost.
 RESUME_LOSS, RESUME_STEPS = 0.005, 10
 # Without a band, the loss of the last steps must be below that of the first step by this fraction.

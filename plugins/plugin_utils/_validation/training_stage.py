@@ -97,7 +97,7 @@ def _train(
     session.say(f"train {settings['recipe']} {RUNS[kind]}: {len(nodes) * tasks} tasks, log in {directory}")
     session.run("ansible.builtin.file", path=directory, state="directory", owner=settings["user"], mode="0755")
     number = _submit(session, directory, nodes, tasks, arguments)
-    found = {"log": "", "state": "UNKNOWN", "job": number, "directory": directory}
+    found: dict[str, t.Any] = {"log": "", "state": "UNKNOWN", "job": number, "directory": directory}
     raw["runs"][kind] = found
     try:
         steps = steps or _steps(raw)

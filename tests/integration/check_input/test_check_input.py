@@ -398,7 +398,9 @@ def test_only_machines_whose_input_needs_facts_are_checked_late(said: Said) -> N
 
     output = said(inventory, "playbooks/storage.yml")[1]
 
-    assert re.search(r"TASK \[hpcai.gpucluster.scratch : Check_input [^]]*\] \*+ (skipping: \[head\] )?ok: \[gpu2\]", output)
+    assert re.search(
+        r"TASK \[hpcai.gpucluster.scratch : Check_input [^]]*\] \*+ (skipping: \[head\] )?ok: \[gpu2\]", output
+    )
     assert "ok: [gpu1]" not in output
 
 

@@ -111,7 +111,7 @@ def test_slurm_is_built_once_on_the_first_controller_where_no_machine_is_named(
 )
 def test_the_inventory_names_the_hardware_of_a_node(variables: dict[str, t.Any], name: str | None) -> None:
     groups = {"slurm_compute": ["gpu1"]}
-    found = value("gpucluster_hardware", "gpu1", groups, hostvars={"gpu1": variables}, group_names=["slurm_compute"])
+    found = value("gpucluster_hardware", "gpu1", groups, group_names=["slurm_compute"], **variables)
 
     assert found.get("name") == name
 

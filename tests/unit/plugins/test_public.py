@@ -83,6 +83,7 @@ def test_a_module_that_only_reads_is_named_info(path: Path) -> None:
 
     # Those of this list fail for what they find, wait, measure, or run what they are given.
     asserts = (
+        *("older_names", "vm_sizes"),
         *("check_input", "nccl_test", "slurm_job", "slurm_release", "slurm_wait", "validation_stage"),
         "validation_report",
     )
@@ -90,8 +91,11 @@ def test_a_module_that_only_reads_is_named_info(path: Path) -> None:
     assert not reads or path.stem.endswith("_info") or path.stem in asserts
 
 
-@pytest.mark.parametrize("path", [*FILTERS, *MODULES], ids=lambda path: path.stem)
-def test_a_filter_or_a_module_has_unit_tests_by_its_name(path: Path) -> None:
+WITH_OPTIONS = [path for path in (*FILTERS, *MODULES) if yaml.safe_load(_texts(path)["DOCUMENTATION"]).get("options")]
+
+
+@pytest.mark.parametrize("path", WITH_OPTIONS, ids=lambda path: path.stem)
+def test_what_has_options_has_unit_tests_by_its_name(path: Path) -> None:
     found = list((ROOT / "tests/unit/plugins").rglob(f"test_{path.stem}.py"))
 
     assert any("def test_" in one.read_text(encoding="utf-8") for one in found)

@@ -26,6 +26,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_system": set(),
     "_storage": {"_system"},
     "_accounts": {"_storage", "_system"},
+    "_bundle": set(),
     "_join": {"_accounts", "_storage", "_system"},
     "_enroot": set(),
     "_hardware": {"_system"},
@@ -34,7 +35,10 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_slurm": {"_system"},
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
     "_azure_expiry": {"_system"},
+    "_backup": {"_system"},
     "_firewall": {"_system"},
+    "_motd": {"_system"},
+    "_software": set(),
     "_monitoring": {"_health", "_nvidia", "_system"},
     "_training": set(),
 }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -63,7 +64,9 @@ def load(options: argparse.Namespace) -> recipes.Recipe:
     recipe = recipes.merged(raw, changes)
     if options.data_directory and isinstance(recipe.get("data"), dict):
         paths = recipe["data"].get("paths") or []
-        recipe["data"]["paths"] = [str(options.data_directory / Path(path).name) for path in paths]
+        # The job script does not know the variables that a task prolog sets, such as SCRATCH.
+        directory = Path(os.path.expandvars(options.data_directory))
+        recipe["data"]["paths"] = [str(directory / Path(path).name) for path in paths]
     return recipes.read(recipe)
 
 

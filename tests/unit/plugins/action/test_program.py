@@ -62,20 +62,40 @@ def install(**args: t.Any) -> dict[str, t.Any]:
     return action.run(None, {})
 
 
-def test_copy_brings_the_program_to_the_node_and_nothing_is_left_behind(copy: Copy) -> None:
+@pytest.fixture(autouse=True)
+def local_tmp(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("ansible.constants.DEFAULT_LOCAL_TMP", str(tmp_path))
+
+
+def test_copy_brings_the_program_to_the_node(copy: Copy) -> None:
     result = install(entry="_health.cli", dest="/usr/local/bin/gpucluster-check", interpreter="/opt/python")
 
     assert result["changed"] is True
     assert result["checksum"] == "known"
     assert copy.content == zipapp.build("_health.cli", "/opt/python")
-    source = copy.args.pop("src")
+    assert Path(copy.args.pop("src")).name == "gpucluster-check"
     assert copy.args == {
         "dest": "/usr/local/bin/gpucluster-check",
         "owner": "root",
         "group": "root",
         "mode": "0755",
     }
-    assert not Path(source).parent.exists()
+
+
+def test_a_program_is_built_once_in_a_run(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+
+    def build(entry: str, interpreter: str) -> bytes:
+        built.append(interpreter)
+        return f"{entry} {interpreter}".encode()
+
+    monkeypatch.setattr(zipapp, "build", build)
+
+    for interpreter in ("/opt/python", "/opt/python", "/usr/bin/python3", "/opt/python"):
+        install(entry="_health.cli", dest="/usr/local/bin/x", interpreter=interpreter)
+
+    assert built == ["/opt/python", "/usr/bin/python3"]
+    assert copy.content == b"_health.cli /opt/python"
 
 
 @pytest.mark.parametrize("changed", [True, False])

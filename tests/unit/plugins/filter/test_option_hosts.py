@@ -23,6 +23,8 @@ class Variables:
     def __init__(self, **hosts: dict[str, t.Any]) -> None:
         self.hosts = hosts
 
+    get = None
+
     def raw_get(self, host: str) -> dict[str, t.Any]:
         return self.hosts.get(host, {})
 
@@ -30,6 +32,7 @@ class Variables:
 def test_without_a_switch_the_play_has_no_machine() -> None:
     assert option_hosts(GROUPS, Variables(gpu1={"gpucluster_firewall": ""})) == ["!all"]
     assert option_hosts({}, Variables()) == ["!all"]
+    assert option_hosts(GROUPS, {}) == ["!all"]  # a syntax check
 
 
 def test_machines_with_a_switch_or_a_template_are_named_once() -> None:

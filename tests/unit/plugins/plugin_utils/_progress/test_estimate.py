@@ -33,10 +33,16 @@ def recorded(name: str, options: str = "site", kind: str = "") -> history.Run:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_end_of_a_second_run_is_known_within_a_fifth_from_30_percent_on(scale: float, seed: int) -> None:
     # The shipped figures are from another run ("second"); the run before this one installed everything.
-    replayed = replay(at_pace(stream("third"), scale, 0.3, seed), [recorded("first")], SHIPPED)
+    own = replay(at_pace(stream("first"), scale, 0.3, 99), [], []).as_run()
+    replayed = replay(at_pace(stream("third"), scale, 0.3, seed), [own], SHIPPED)
 
     assert replayed.seconds > 10
     assert replayed.error(0.3) <= 0.2
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_a_machine_that_is_busier_than_before_is_noticed(scale: float) -> None:
+    assert replay(at_pace(stream("third"), scale, 0.2, 1), [recorded("first")], SHIPPED).error(0.3) <= 0.2
 
 
 def test_a_third_run_needs_no_shipped_figures() -> None:

@@ -213,7 +213,8 @@ def test_noise_names_nobody() -> None:
     assert judge.slow_nodes(ranks([1] * 6, [80, 80, 80, 84, 80, 81])) == {}
     assert judge.slow_nodes(ranks([80, 90], hosts=("a", "a"))) == {}
     # CPUs share their host with others.
-    assert judge.slow_nodes(ranks([1, 1], [80, 110], hosts=("a", "b"), device="CPU")) == {}
+    assert judge.slow_nodes(ranks([1, 1], [80, 150], hosts=("a", "b"), device="CPU")) == {}
+    assert list(judge.slow_nodes(ranks([1, 1], [80, 170], hosts=("a", "b"), device="CPU"))) == ["b"]
 
 
 def test_one_slow_window_names_nobody() -> None:

@@ -1,0 +1,153 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The program gpucluster-backup: a timer runs it, and an administrator lists and restores backups with it."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import feeding_runner
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+
+from . import database, directory
+from .store import BackupError, Store
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+CONFIG = "/etc/gpucluster/backup.json"
+DATABASE, STATE, PATHS = "database.sql.gz", "state.tar.gz", "paths.tar.gz"
+_SECONDS = 6 * 3600  # for the dump of a large database
+
+
+class Settings(t.NamedTuple):
+    """What is saved, where, and how many backups are kept."""
+
+    directory: str
+    keep: int
+    state_directory: str
+    paths: list[str]
+
+
+class Backup:
+    """One run of the program."""
+
+    def __init__(self, settings: Settings, host: Host, say: Callable[[str], None]) -> None:
+        """All access to programs is injected."""
+        self._settings = settings
+        self._store = Store(settings.directory)
+        self._host = host
+        self._say = say
+
+    def run(self) -> int:
+        """Save everything, then remove old backups; return the exit status."""
+        name = self._save()
+        removed = self._store.prune(self._settings.keep)
+        self._say(f"saved {name}" + (f", removed {', '.join(removed)}" if removed else ""))
+        return 0
+
+    def list(self) -> int:
+        """Print the complete backups."""
+        for name in self._store.names():
+            self._say(name)
+        return 0
+
+    def restore(self, name: str, parts: Sequence[str], save: bool) -> int:
+        """Restore database and state directory from a backup, after the present ones are saved."""
+        files = self._store.files(name)
+        wanted = [
+            file for file in (DATABASE, STATE) if file in files and (not parts or file.partition(".")[0] in parts)
+        ]
+        if not wanted:
+            raise BackupError(f"{name} has none of the wanted parts; it has: {', '.join(files)}")
+        self._refuse_running(wanted)
+        if save:
+            self._say(f"saved the present state as {self._save()}")
+        for file in wanted:
+            self._restore(file, files[file])
+        self._say("done; start slurmdbd, then slurmctld")
+        return 0
+
+    def _save(self) -> str:
+        partial = self._store.begin(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
+        found = database.find(self._host)
+        if found:
+            database.save(found, partial / DATABASE, self._host)
+        state = self._settings.state_directory
+        if state and Path(state).is_dir():
+            directory.save(state, ["."], partial / STATE, self._host)
+        paths = [path.lstrip("/") for path in self._settings.paths if Path(path).exists()]
+        if paths:
+            directory.save("/", paths, partial / PATHS, self._host)
+        return self._store.finish(partial)
+
+    def _restore(self, file: str, path: Path) -> None:
+        if file == DATABASE:
+            found = database.find(self._host)
+            if found is None:
+                raise BackupError(f"{database.CONFIG} is missing; run site.yml first, then restore")
+            database.load(found, path, self._host)
+            self._say(f"restored the database {found.name}")
+        else:
+            former = directory.restore(self._settings.state_directory, path, self._host)
+            self._say(f"restored {self._settings.state_directory}; the former one is {former}")
+
+    def _refuse_running(self, wanted: Sequence[str]) -> None:
+        units = {DATABASE: "slurmdbd", STATE: "slurmctld"}
+        running = [
+            units[file] for file in wanted if self._host.run(["systemctl", "is-active", "--quiet", units[file]])[0] == 0
+        ]
+        if running:
+            raise BackupError(f"nothing was restored: stop {' and '.join(running)} first (systemctl stop ...)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; return the exit status."""
+    arguments = _arguments(argv)
+    host = Host(feeding_runner(_SECONDS))
+    try:
+        settings = Settings(**json.loads(host.read_required(CONFIG)))
+        with _alone(settings.directory):
+            return _command(arguments, Backup(settings, host, print))
+    except (BackupError, OSError, ValueError, TypeError) as exc:
+        print(f"gpucluster-backup: {exc}", file=sys.stderr)
+        return 1
+
+
+def _command(arguments: argparse.Namespace, backup: Backup) -> int:
+    if arguments.command == "restore":
+        return backup.restore(arguments.name, arguments.part or [], not arguments.no_save)
+    return backup.list() if arguments.command == "list" else backup.run()
+
+
+def _alone(where: str) -> t.IO[str]:
+    """Return a lock that only one run of the program has."""
+    Path(where).mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = (Path(where) / ".lock").open("w", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise BackupError("another run of this program is active") from None
+    return lock
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="gpucluster-backup", description="Save and restore the state of Slurm.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("run", help="save database, state directory and files now")
+    commands.add_parser("list", help="list the backups of this machine")
+    restore = commands.add_parser("restore", help="restore database and state directory; stop the daemons first")
+    restore.add_argument("name", help="name of the backup, as list prints it")
+    restore.add_argument("--part", action="append", choices=("database", "state"), help="only this part")
+    restore.add_argument("--no-save", action="store_true", help="do not save the present state before")
+    return parser.parse_args(argv)

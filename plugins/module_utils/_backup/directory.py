@@ -1,0 +1,57 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Save directories and files while Slurm writes them, and restore the state directory."""
+
+from __future__ import annotations
+
+import shutil
+import typing as t
+from pathlib import Path
+
+from .store import BackupError
+
+if t.TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+
+_CHANGED = 1  # a file changed or vanished while tar read it; Slurm replaces its files atomically
+
+
+def save(directory: str, names: Sequence[str], archive: Path, host: Host) -> None:
+    """Write an archive of some names in a directory."""
+    tar = ["tar", "--create", "--gzip", f"--file={archive}", f"--directory={directory}", "--", *names]
+    code, out, err = host.run(tar)
+    if code not in (0, _CHANGED):
+        raise BackupError(f"{directory}: {err.strip() or out.strip()}")
+    archive.chmod(0o600)
+
+
+def restore(directory: str, archive: Path, host: Host) -> str:
+    """Replace a directory with the content of an archive, and return where the former directory is."""
+    target = Path(directory)
+    fresh, former = (target.with_name(f"{target.name}.{word}") for word in ("restoring", "before-restore"))
+    for path in (fresh, former):
+        if path.exists():
+            shutil.rmtree(path)
+    fresh.mkdir(mode=0o700, parents=True)
+    code, out, err = host.run(
+        [
+            "tar",
+            "--extract",
+            "--gzip",
+            "--same-owner",
+            "--same-permissions",
+            f"--file={archive}",
+            f"--directory={fresh}",
+        ]
+    )
+    if code:
+        raise BackupError(f"{archive}: {err.strip() or out.strip()}")
+    if target.exists():
+        target.rename(former)
+    fresh.rename(target)
+    return str(former)

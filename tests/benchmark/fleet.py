@@ -1,0 +1,160 @@
+"""
+Measure what site.yml costs the control node for many nodes, without machines.
+
+Usage: tests/benchmark/fleet.py [-n 30 100] [--playbook site.yml ...] [--json FILE]
+The inventory is the lab's with as many nodes. The connection plugin `finished` answers each module as a node that is
+configured completely. So all that is measured is Ansible and this collection on the control node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import typing as t
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+PLUGINS = Path(__file__).parent / "fleet_plugins"
+# Programs that site.yml installs, with the module of this collection that each is built from.
+PROGRAMS = {"/usr/local/bin/gpucluster-check": "_health.cli", "/usr/local/sbin/gpucluster-gpu-clocks": "_nvidia.boot"}
+PINGS = 10
+NEAR = 0.15
+
+
+@dataclasses.dataclass
+class Run:
+    """One run: seconds, processor time in seconds, MiB of the largest process, and its tasks."""
+
+    name: str
+    nodes: int
+    seconds: float
+    cpu: float
+    mib: float
+    tasks: list[dict[str, t.Any]]
+
+    def dearest(self) -> list[dict[str, t.Any]]:
+        """Return the ten tasks with the most processor time, the highest first."""
+        return sorted(self.tasks, key=lambda row: -row["cpu"])[:10]
+
+
+def inventory(nodes: int, folder: Path) -> dict[str, t.Any]:
+    """Return hosts in addition to those of the lab; no host is contacted, and the folder is the cache."""
+    hosts = {f"gpu{number}": {"lab_address": f"10.0.{number // 250}.{number % 250}"} for number in range(3, nodes + 1)}
+    variables = {"ansible_connection": "finished", "pyxis_cache": str(folder), "slurm_cache": str(folder)}
+    return {
+        "all": {
+            "children": {
+                "lab": {"hosts": hosts, "vars": variables},
+                "slurm_compute": {"hosts": dict.fromkeys(hosts, {})},
+            }
+        }
+    }
+
+
+def checksums() -> dict[str, str]:
+    """Return the checksum of each program that a finished node has."""
+    script = (
+        "import hashlib, json, sys\n"
+        "from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp\n"
+        "build = lambda entry: hashlib.sha1(zipapp.build(entry, '/usr/bin/python3')).hexdigest()\n"
+        "print(json.dumps({path: build(entry) for path, entry in json.loads(sys.argv[1]).items()}))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / ".collections")}
+    command = [sys.executable, "-c", script, json.dumps(PROGRAMS)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    return t.cast("dict[str, str]", json.loads(done.stdout))
+
+
+def run(name: str, nodes: int, arguments: list[str], folder: Path) -> Run:
+    """Run a playbook against so many nodes and measure it; ends this program if it fails."""
+    source, tasks, output = folder / "fleet.json", folder / "tasks.json", folder / "output"
+    source.write_text(json.dumps(inventory(nodes, folder)), encoding="utf-8")
+    environment = {
+        **os.environ,
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
+        "ANSIBLE_CONNECTION_PLUGINS": str(PLUGINS / "connection"),
+        "ANSIBLE_CALLBACK_PLUGINS": str(PLUGINS / "callback"),
+        "ANSIBLE_CALLBACKS_ENABLED": "task_cpu",
+        "FLEET_CHECKSUMS": json.dumps(checksums()),
+        "FLEET_TASKS": str(tasks),
+    }
+    command = [str(BIN / "ansible-playbook"), "-i", "inventories/lab", "-i", str(source), *arguments]
+    begin = time.monotonic()
+    with output.open("w") as stream:
+        process = subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=stream, stderr=subprocess.STDOUT)
+        _pid, status, used = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{output.read_text(encoding='utf-8')[-6000:]}\n{name} with {nodes} nodes failed")
+    seconds = time.monotonic() - begin
+    rows = json.loads(tasks.read_text(encoding="utf-8"))
+    return Run(name, nodes, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, rows)
+
+
+def floor(folder: Path) -> Path:
+    """Return a playbook of pings: what Ansible costs for each task of a host, whatever the task is."""
+    ping = {"name": "Ping", "ansible.builtin.ping": {}}
+    path = folder / "floor.json"
+    path.write_text(json.dumps([{"hosts": "slurm_compute", "gather_facts": False, "tasks": [ping] * PINGS}]), "utf-8")
+    return path
+
+
+def slopes(runs: list[Run]) -> list[float]:
+    """Return the processor time of one more node between each two sizes, in seconds."""
+    return [(after.cpu - before.cpu) / (after.nodes - before.nodes) for before, after in zip(runs, runs[1:])]
+
+
+def is_linear(found: list[float]) -> bool:
+    """Return whether the cost of one more node grows by 15 % at most."""
+    return not found or max(found) <= (1 + NEAR) * min(found)
+
+
+def show(runs: list[Run]) -> None:
+    """Print the figures of one playbook."""
+    print(f"\n{runs[0].name}")
+    print(f"  {'nodes':>6} {'seconds':>8} {'CPU s':>8} {'CPU s/node':>11} {'MiB':>6}")
+    for one in runs:
+        print(f"  {one.nodes:>6} {one.seconds:>8.1f} {one.cpu:>8.1f} {one.cpu / one.nodes:>11.3f} {one.mib:>6.0f}")
+    found = slopes(runs)
+    if found:
+        linear = "linear" if is_linear(found) else "NOT LINEAR"
+        print(f"  CPU s for one more node: {', '.join(f'{slope:.3f}' for slope in found)} ({linear})")
+    print("  dearest tasks of the last run: CPU s, hosts that ran and skipped it, CPU ms per host")
+    for row in runs[-1].dearest():
+        hosts = row["ran"] + row["skipped"]
+        each = f"{1000 * row['cpu'] / hosts:>7.1f}" if hosts else f"{'':>7}"
+        print(f"  {row['cpu']:>8.2f} {row['ran']:>5} {row['skipped']:>5} {each}  {row['task']}")
+
+
+def main() -> int:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-n", "--nodes", type=int, nargs="+", default=[30, 100])
+    parser.add_argument("--playbook", nargs="+", default=["site.yml"])
+    parser.add_argument("--json", type=Path, default=CHECKOUT / "tests/output/benchmark-fleet.json")
+    options = parser.parse_args()
+
+    found = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run("first run, which fills the cache", 2, ["site.yml"], folder)
+        playbooks = {"floor: a ping": [str(floor(folder))], **{one: [one] for one in options.playbook}}
+        playbooks["join one node"] = ["site.yml", "--limit", "gpu1"]
+        for title, arguments in playbooks.items():
+            runs = [run(title, nodes, arguments, folder) for nodes in options.nodes]
+            show(runs)
+            found += runs
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps([dataclasses.asdict(one) for one in found], indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""
+Connection of fleet.py: no machine, but the answers of one that is configured completely.
+
+Each command starts a process that reads the module from its standard input, as the ssh client does.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+import subprocess
+import typing as t
+
+from ansible.plugins.connection import ConnectionBase
+
+DOCUMENTATION = """
+name: finished
+short_description: Answer as a machine that is configured completely
+description: For tests/benchmark/fleet.py.
+author: HPC AI Infrastructure Team (@hpcai)
+extends_documentation_fragment:
+  - connection_pipelining
+"""
+
+_PARAMS = re.compile(r"^params=('.*'),$", re.M)
+_MODULE = re.compile(r"^module_fqn='(.*)',$", re.M)
+_TEMPORARY = re.compile(r"echo (ansible-tmp-[\w.-]+)=")
+
+FACTS = {
+    "ansible_distribution": "Debian",
+    "ansible_distribution_major_version": "13",
+    "ansible_distribution_release": "trixie",
+    "ansible_distribution_version": "13.1",
+    "ansible_os_family": "Debian",
+    "ansible_architecture": "x86_64",
+    "ansible_machine": "x86_64",
+    "ansible_kernel": "6.12.0",
+    "ansible_system": "Linux",
+    "ansible_virtualization_type": "podman",
+    "ansible_virtualization_role": "guest",
+    "ansible_virtualization_tech_guest": ["container", "podman"],
+}
+
+
+def facts(host: str) -> dict[str, t.Any]:
+    """Return the facts that site.yml gathers; each machine has host keys of its own."""
+    key = hashlib.sha256(host.encode()).hexdigest()
+    return {
+        **FACTS,
+        "ansible_ssh_host_key_ed25519_public": f"AAAA{key}",
+        "ansible_ssh_host_key_ed25519_public_keytype": "ssh-ed25519",
+        "ansible_ssh_host_key_ecdsa_public": f"AAAB{key}",
+        "ansible_ssh_host_key_ecdsa_public_keytype": "ecdsa-sha2-nistp256",
+        "ansible_ssh_host_key_rsa_public": f"AAAC{key * 6}",
+        "ansible_ssh_host_key_rsa_public_keytype": "ssh-rsa",
+    }
+
+
+def answer(host: str, module: str, params: t.Mapping[str, t.Any], checksums: t.Mapping[str, str]) -> dict[str, t.Any]:
+    """Return the result of a module on a machine that has nothing to change."""
+    name = module.rpartition(".")[2]
+    if name == "setup":
+        return {"ansible_facts": facts(host), "changed": False}
+    if name == "stat":
+        path = params["path"]
+        status = {"exists": True, "isdir": False, "isreg": True, "islnk": False, "checksum": checksums.get(path, "")}
+        return {"changed": False, "stat": {**status, "path": path, "mode": "0755", "uid": 0, "gid": 0, "size": 1}}
+    if name == "slurm_wait":
+        nodes = {node: {"registered": True, "state": "idle"} for node in params.get("nodes") or []}
+        return {"changed": False, "reached": True, "problem": "", "nodes": nodes, "jobs": []}
+    return {"changed": False, **_ANSWERS.get(name, {})}
+
+
+# What a task reads of a result.
+_ANSWERS: dict[str, dict[str, t.Any]] = {
+    "command": {"rc": 0, "stdout": "", "stderr": ""},
+    "file_set": {"files": []},
+    "munge_key": {"key": "x" * 64},
+    "ping": {"ping": "pong"},
+    "slurm_config_info": {"files": {}, "pending": [], "delegated": [], "at_risk": []},
+    "slurp": {"content": "", "encoding": "base64"},
+}
+
+
+class Connection(ConnectionBase):
+    """Answer each module without a machine."""
+
+    transport = "finished"
+    has_pipelining = True
+
+    def _connect(self) -> Connection:
+        self._connected = True
+        return self
+
+    def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+        """Return the answer, after a process has read the module as ssh does."""
+        super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
+        subprocess.run(["/bin/cat"], input=in_data or b"", stdout=subprocess.DEVNULL, check=True, timeout=60)
+        text = (in_data or b"").decode()
+        module, params = _MODULE.search(text), _PARAMS.search(text)
+        if not module or not params:
+            name = _TEMPORARY.search(cmd)
+            return 0, f"{name[1]}=/root/.ansible/tmp/{name[1]}\n".encode() if name else b"/root\n", b""
+        arguments = json.loads(ast.literal_eval(params[1]))["ANSIBLE_MODULE_ARGS"]
+        checksums = json.loads(os.environ["FLEET_CHECKSUMS"])
+        result = answer(self._play_context.remote_addr, module[1], arguments, checksums)
+        return 0, json.dumps(result).encode(), b""
+
+    def put_file(self, in_path: str, out_path: str) -> None:
+        """Ignore the file."""
+
+    def fetch_file(self, in_path: str, out_path: str) -> None:
+        """Fail: a finished node has nothing that the control node lacks."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End nothing."""
+        self._connected = False

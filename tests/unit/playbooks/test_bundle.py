@@ -1,0 +1,112 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a bundle contains, and how machines use it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+
+ROOT = Path(__file__).parents[3]
+PLAYBOOKS = ROOT / "playbooks"
+# The roles of site.yml whose packages a bundle contains by itself; bundle_packages adds those of others.
+CONTAINED = ("base", "enroot", "firewall", "gpu", "munge", "nfs", "pyxis", "scratch", "slurm")
+
+
+def _variables(name: str) -> dict[str, t.Any]:
+    loader = DataLoader()
+    return t.cast("dict[str, t.Any]", loader.load_from_file(str(PLAYBOOKS / "vars" / name), trusted_as_template=True))
+
+
+def _install(**about: t.Any) -> dict[str, t.Any]:
+    """Return the variables of a machine that uses a bundle."""
+    opened = {"path": "/cache/0123456789ab", "about": {"inputs": {}, "key": "sha256:0", **about}}
+    groups = {"gpucluster_bundle_used": ["control"]}
+    variables = {
+        **_variables("bundle_install.yml"),
+        "groups": groups,
+        "hostvars": {"control": {"__bundle_open": opened}},
+    }
+    templar = Templar(loader=DataLoader(), variables=variables)
+    return {name: templar.template(variables[name]) for name in ("__bundle_facts", "__bundle_files", "__bundle_links")}
+
+
+def test_machines_take_all_releases_from_the_bundle() -> None:
+    facts = _install(inputs={"slurm_version": "24.11.5"})["__bundle_facts"]
+
+    assert facts["gpucluster_mirror"] == "file:///var/cache/gpucluster/bundle/current"
+    # The module release_packages reads a path, and no file URL.
+    assert facts["enroot_mirror"] == "/var/cache/gpucluster/bundle/current/enroot"
+    assert facts["slurm_cache"] == "/cache/0123456789ab/slurm"
+    assert facts["slurm_version"] == "24.11.5"
+    assert facts["nvidia_container_toolkit_key_checksum"] == "sha256:0"
+
+
+def test_apt_reads_the_bundle_and_the_packages_of_slurm_only_and_nothing_of_the_site_changes() -> None:
+    found = _install()
+    paths = [entry["path"] for entry in (*found["__bundle_files"], *found["__bundle_links"])]
+
+    assert not [path for path in paths if path.startswith(("/etc/apt", "/var/lib/apt"))]
+    assert 'Dir::Etc::SourceList "/dev/null";' in found["__bundle_files"][0]["content"]
+    sources = [path for path in paths if path.startswith("/var/lib/gpucluster/bundle/sources.list.d/")]
+    assert [Path(path).name for path in sources] == ["bundle.list", "gpucluster-slurm.list"]
+    assert "signed-by=" in found["__bundle_files"][1]["content"]
+
+
+def test_programs_get_the_sources_of_the_bundle_in_such_a_run_only() -> None:
+    variables = {**_variables("cluster.yml"), "hostvars": {}, "inventory_hostname": "gpu1", "groups": {}}
+    expression = variables["gpucluster_environment"]
+
+    assert Templar(loader=DataLoader(), variables=variables).template(expression) == {}
+    templar = Templar(loader=DataLoader(), variables={**variables, "gpucluster_apt_config": "/etc/x.conf"})
+    assert templar.template(expression) == {"APT_CONFIG": "/etc/x.conf"}
+
+
+def _packages_of_roles() -> list[tuple[str, str]]:
+    """Return each literal package that a task of a role installs, with its role."""
+    found = []
+    for path in sorted((ROOT / "roles").glob("*/tasks/*.yml")):
+        for task in re.findall(r"ansible\.builtin\.apt:.*?\n((?: {4,}.*\n)+)", path.read_text(encoding="utf-8")):
+            names = re.search(r"name: (.*)", task)
+            if names and "state: absent" not in task:
+                found += [
+                    (path.parts[-3], name)
+                    for name in re.findall(r"(?<![\w.-])([a-z0-9][a-z0-9+-]{2,})(?!':)(?=[',\]]|$)", names[1])
+                ]
+    return found
+
+
+@pytest.mark.parametrize(("role", "package"), _packages_of_roles())
+def test_a_package_that_a_role_installs_is_in_a_bundle(role: str, package: str) -> None:
+    if role in CONTAINED:
+        assert package in str(_variables("bundle.yml")["__bundle_sets"])
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize("script", ["bundle-packages", "install.sh"])
+def test_scripts_are_valid_and_stop_at_the_first_error(script: str) -> None:
+    path = PLAYBOOKS / "files" / script
+
+    assert "set -euo pipefail" in path.read_text(encoding="utf-8")
+    assert subprocess.run(["bash", "-n", str(path)], timeout=20, check=False).returncode == 0
+
+
+def test_every_part_of_site_can_use_a_bundle() -> None:
+    plays = yaml.safe_load((PLAYBOOKS / "check_input.yml").read_text(encoding="utf-8"))
+
+    assert plays[-1]["ansible.builtin.import_playbook"] == "bundle_install.yml"
+
+
+@pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("tasks/*.yml")), ids=lambda path: path.stem)
+def test_facts_are_set_by_name(path: Path) -> None:
+    """set_fact ignores a mapping that is a template as a whole, and reports no error."""
+    assert not re.search(r'set_fact: "?\{\{', path.read_text(encoding="utf-8"))

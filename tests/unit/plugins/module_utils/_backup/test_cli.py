@@ -1,0 +1,189 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Backups and restores, with real files and tar, and a database that is a stand-in."""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._backup import cli, database, store
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+
+CLOCK = iter(range(10_000))
+
+
+class Machine(Host):
+    """A machine whose bash is a database, and whose systemctl knows the running units."""
+
+    def __init__(self) -> None:
+        super().__init__(self.answer)
+        self.conf = "StorageHost=localhost\nStorageLoc=slurm_acct_db\n"
+        self.records = "alice"
+        self.running: list[str] = []
+        self.given: list[str] = []
+        self.broken = False
+
+    def read(self, path: str) -> str:
+        return self.conf if path == database.CONFIG else super().read(path)
+
+    def answer(self, args: list[str], data: str | None = None) -> tuple[int, str, str]:
+        if args[0] == "systemctl":
+            return int(args[-1] not in self.running), "", ""
+        if args[0] != "bash":
+            return bounded_run.feeding_runner(60)(args, data)
+        self.given.append(data or "")
+        if self.broken:
+            return 1, "", "Access denied"
+        file = Path(next(word for word in args[-1].split() if word.endswith("database.sql.gz")))
+        if "mariadb-dump" in args[-1]:
+            file.write_text(self.records)
+        else:
+            self.records = file.read_text()
+        return 0, "", ""
+
+
+class Case(t.NamedTuple):
+    """A machine with a state directory, its backups, and what the program said."""
+
+    machine: Machine
+    state: Path
+    store: store.Store
+    said: list[str]
+    backup: cli.Backup
+
+
+@pytest.fixture
+def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    monkeypatch.setattr(time, "strftime", lambda *_: f"20261122T{next(CLOCK):06}Z")
+    state = tmp_path / "slurmctld"
+    state.mkdir()
+    (state / "job_state").write_text("job 7")
+    (tmp_path / "slurm.conf").write_text("ClusterName=lab")
+    paths = [str(tmp_path / "slurm.conf"), str(tmp_path / "missing")]
+    settings = cli.Settings(str(tmp_path / "backups"), 2, str(state), paths)
+    machine, said = Machine(), list[str]()
+    return Case(machine, state, store.Store(settings.directory), said, cli.Backup(settings, machine, said.append))
+
+
+def lose(case: Case) -> None:
+    case.machine.records = "nobody"
+    (case.state / "job_state").write_text("no jobs")
+    (case.state / "new").write_text("a file that the backup does not have")
+
+
+def test_a_restore_brings_back_database_and_state(case: Case) -> None:
+    case.backup.run()
+    (name,) = case.store.names()
+    lose(case)
+
+    assert case.backup.restore(name, [], save=True) == 0
+
+    assert case.machine.records == "alice"
+    assert {path.name: path.read_text() for path in case.state.iterdir()} == {"job_state": "job 7"}
+    assert len(case.store.names()) == 2  # with what the restore replaced
+    assert (case.state.parent / "slurmctld.before-restore/job_state").read_text() == "no jobs"
+
+
+@pytest.mark.parametrize(("part", "records", "jobs"), [("database", "alice", "no jobs"), ("state", "nobody", "job 7")])
+def test_one_part_can_be_restored(case: Case, part: str, records: str, jobs: str) -> None:
+    case.backup.run()
+    lose(case)
+    case.backup.restore(case.store.names()[0], [part], save=False)
+
+    assert (case.machine.records, (case.state / "job_state").read_text()) == (records, jobs)
+
+
+@pytest.mark.parametrize("unit", ["slurmctld", "slurmdbd"])
+def test_nothing_is_restored_under_a_running_daemon(case: Case, unit: str) -> None:
+    case.backup.run()
+    lose(case)
+    case.machine.running = [unit]
+
+    with pytest.raises(store.BackupError, match=f"stop {unit} first"):
+        case.backup.restore(case.store.names()[0], [], save=False)
+    assert case.machine.records == "nobody"
+
+
+def test_a_damaged_backup_is_not_restored(case: Case) -> None:
+    case.backup.run()
+    (name,) = case.store.names()
+    with (case.store.directory / name / cli.STATE).open("ab") as stream:
+        stream.write(b"x")
+    lose(case)
+
+    with pytest.raises(store.BackupError, match=r"state\.tar\.gz is missing or damaged"):
+        case.backup.restore(name, [], save=False)
+    assert case.machine.records == "nobody"
+
+
+def test_an_incomplete_backup_has_no_name_and_removes_none(case: Case) -> None:
+    case.backup.run()
+    case.backup.run()
+    before = case.store.names()
+    case.machine.broken = True
+
+    with pytest.raises(store.BackupError, match="Access denied"):
+        case.backup.run()
+    assert case.store.names() == before
+
+
+def test_the_newest_are_kept_and_leftovers_go(case: Case) -> None:
+    for _turn in range(4):
+        case.backup.run()
+    (case.store.directory / ".partial-20261122T000000Z").mkdir()
+    case.backup.run()
+
+    assert len(case.store.names()) == 2
+    assert sorted(path.name for path in case.store.directory.iterdir()) == case.store.names()
+
+
+def test_only_root_can_read_a_backup(case: Case) -> None:
+    case.backup.run()
+    directory = case.store.directory / case.store.names()[0]
+
+    assert case.store.directory.stat().st_mode & 0o077 == 0
+    assert directory.stat().st_mode & 0o077 == 0
+    assert set(json.loads((directory / store.MANIFEST).read_text())) == {cli.DATABASE, cli.STATE, cli.PATHS}
+
+
+def test_a_machine_with_nothing_to_save_fails(case: Case, tmp_path: Path) -> None:
+    case.machine.conf = ""
+    settings = cli.Settings(str(tmp_path / "none"), 1, "", [])
+
+    with pytest.raises(store.BackupError, match="nothing to save"):
+        cli.Backup(settings, case.machine, print).run()
+
+
+def test_an_unknown_name_is_refused_with_those_that_exist(case: Case) -> None:
+    case.backup.run()
+
+    with pytest.raises(store.BackupError, match=case.store.names()[0]):
+        case.backup.restore("../../etc", [], save=False)
+
+
+def test_a_database_elsewhere_gets_the_password_by_standard_input(case: Case) -> None:
+    case.machine.conf = (
+        'StorageHost=db1\nStorageUser=slurm\n#StoragePass=old\nStoragePass="se\\cret"\nStoragePort=3307\n'
+    )
+    case.backup.run()
+
+    assert case.machine.given == ['[client]\nhost="db1"\nport=3307\nuser="slurm"\npassword="se\\\\cret"\n']
+
+
+def test_a_name_that_is_no_name_is_refused(case: Case) -> None:
+    case.machine.conf = "StorageLoc=x; rm -rf /\n"
+
+    with pytest.raises(store.BackupError, match="StorageLoc"):
+        case.backup.run()
+
+
+def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
+    with cli._alone(str(tmp_path)), pytest.raises(store.BackupError, match="another run"):
+        cli._alone(str(tmp_path))
