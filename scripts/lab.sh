@@ -30,7 +30,7 @@ What next:
   break a node     .venv/bin/ansible-playbook playbooks/lab_fault.yml -e node=gpu1 -e fault=gpu_lost
   ten minutes      docs/tour.md walks through jobs, a sick node and the validation
   run site again   .venv/bin/ansible-playbook site.yml    (nothing changes)
-  your machines    edit inventories/onprem, then: .venv/bin/ansible-playbook -i inventories/onprem site.yml
+  your machines    .venv/bin/ansible-playbook playbooks/init.yml asks six questions and names the next steps
   measure          make bench
   remove it        make down
 NEXT

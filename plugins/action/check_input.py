@@ -13,9 +13,10 @@ from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import cluster as inputs_cluster
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import roles, rules, sets
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import older_names, roles, rules, sets
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
@@ -26,7 +27,7 @@ if t.TYPE_CHECKING:
 
 # Errors about values that are known only after a host was contacted. Its role checks such a value then.
 _LATER = ("ansible_", "hostvars", "has no attribute")
-_SIZES = ("gpucluster_vm_size", "azure_vm_size", "gpucluster_vm_size_record")
+_SIZES = ("gpucluster_vm_size", "azure_vm_size", "gpucluster_vm_size_record", "virtual_machine_size")
 _MOST = 40
 
 
@@ -39,6 +40,7 @@ class ActionModule(ActionBase):
         spec = {
             "hosts": {"type": "list", "elements": "str"},
             "main": {"type": "str"},
+            "vm_sizes": {"type": "path"},
             "role": {"type": "str"},
             "entry_point": {"type": "str"},
         }
@@ -61,10 +63,11 @@ class ActionModule(ActionBase):
         return _failed(f"Wrong input of the role {role}.", read.faults + roles.problems(role, read.values))
 
     def _hosts(self, arguments: Raw, variables: Raw) -> dict[str, t.Any]:
-        judge = _Judge(self._loader, variables, arguments["main"])
+        sizes = auto.read(arguments["vm_sizes"] or "")
+        judge = _Judge(self._loader, variables, arguments["main"], sizes)
         for host in dict.fromkeys([arguments["main"], *arguments["hosts"]]):
             judge.take(host)
-        found = {"sets": len(judge.found), "late": judge.late()}
+        found = {"sets": len(judge.found), "late": judge.late(), "auto": judge.auto()}
         return {**found, **_failed("Wrong input. No machine was touched.", judge.problems())}
 
 
@@ -84,14 +87,16 @@ class _Found(t.NamedTuple):
     sized: bool
     # Whether an input of a role waits for facts.
     late: bool
+    # Whether the VM size of these compute nodes has to be found first.
+    auto: bool
 
 
 class _Judge:
     """The inputs of the hosts that were added, and the errors in them."""
 
-    def __init__(self, loader: t.Any, variables: Raw, main: str) -> None:
-        """Store the variables and the host that has the inputs of the whole cluster."""
-        self._loader, self._variables, self._main = loader, variables, main
+    def __init__(self, loader: t.Any, variables: Raw, main: str, sizes: Mapping[str, str]) -> None:
+        """Store the variables, the host with the inputs of the whole cluster, and the VM sizes that were found."""
+        self._loader, self._variables, self._main, self._found_sizes = loader, variables, main, sizes
         self._inputs = {*rules.known(), *_SIZES}
         self._sets: dict[tuple[str, ...], sets.Distinct] = {}
         groups = {name: list(hosts) for name, hosts in variables["groups"].items()}
@@ -109,6 +114,8 @@ class _Judge:
         """Check the variables of a host."""
         raw = self._variables["hostvars"].raw_get(host)
         self._names.update(raw)
+        if host in self._found_sizes and auto.is_auto(raw.get("gpucluster_vm_size")):
+            raw = {**raw, "gpucluster_vm_size": self._found_sizes[host]}
         self._machines[host] = {
             "host": raw.get("ansible_host", host),
             "computer_name": raw.get("azure_computer_name", ""),
@@ -126,12 +133,14 @@ class _Judge:
             self._cluster_values = judged.good
         faults = dict.fromkeys(read.faults + judged.faults)
         late = bool(read.later)
-        for applied in roles.APPLIED:
+        size = read.values.get("gpucluster_vm_size")
+        unsized = auto.is_auto(size) and not read.values.get("gpucluster_vm_size_record") and "computes" in tasks
+        for applied in [] if unsized else roles.APPLIED:
             if set(applied.tasks) & set(tasks):
                 of_role = self._of_role(applied, raw)
                 faults.update(dict.fromkeys(of_role.faults))
                 late = late or bool(of_role.later)
-        return _Found(members, list(faults), any(raw.get(name) for name in _SIZES), late)
+        return _Found(members, list(faults), any(raw.get(name) for name in _SIZES), late, unsized)
 
     def _of_role(self, applied: roles.Applied, raw: Raw) -> _Read:
         """Return the inputs of a role with their defaults, and all errors; nothing if the machine skips the role."""
@@ -152,14 +161,19 @@ class _Judge:
         """Return the hosts with an input that waits for facts. Their roles have to check it."""
         return sorted(host for one in self.found if one.late for host in one.members)
 
+    def auto(self) -> list[str]:
+        """Return the compute nodes whose VM size has to be found."""
+        return sorted(host for one in self.found if one.auto for host in one.members)
+
     def problems(self) -> list[str]:
         """Return each message once, with its hosts unless it applies to all hosts."""
         hosts: dict[str, list[str]] = {}
         for one in self.found:
             for fault in one.faults:
                 hosts.setdefault(fault, []).extend(one.members)
+        older = older_names.known(self._names, self._cluster.groups)
         return [
-            *rules.unknown(self._names, self._cluster_values.get("gpucluster_own_variables") or []),
+            *rules.unknown(self._names - older, self._cluster_values.get("gpucluster_own_variables") or []),
             *(_located(fault, found, len(self._machines)) for fault, found in hosts.items()),
             *self._of_cluster(),
         ]

@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Reads the variables C(gpucluster_vm_size) (or C(azure_vm_size)), C(gpucluster_vm_size_record) and
-    C(slurm_node_config) of each host and groups hosts with equal values. The files of Slurm then have one line for each
-    kind of machine instead of one for each machine.
+  - Reads the variables C(gpucluster_vm_size) (or C(azure_vm_size) or C(virtual_machine_size)),
+    C(gpucluster_vm_size_record) and C(slurm_node_config) of each host and groups hosts with equal values.
+  - The files of Slurm then have one line for each kind of machine instead of one for each machine.
   - Does not need the facts of any host.
   - Fails if a host has an unknown VM size, or no VM size unless O(unsized=skip). The message names the host.
 extends_documentation_fragment:
@@ -25,6 +25,13 @@ options:
     type: str
     choices: [fail, skip]
     default: fail
+  sizes:
+    description:
+      - File with the VM sizes of hosts whose C(gpucluster_vm_size) is V(auto).
+      - M(hpcai.gpucluster.vm_sizes) writes it.
+    version_added: 0.3.0
+    type: path
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -57,12 +64,12 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import nodes
 
 
-def cluster_nodes(hosts: list[str], hostvars: t.Any, unsized: str = "fail") -> list[dict[str, t.Any]]:
+def cluster_nodes(hosts: list[str], hostvars: t.Any, unsized: str = "fail", sizes: str = "") -> list[dict[str, t.Any]]:
     """Return the nodes, grouped by hardware."""
     if unsized not in ("fail", "skip"):
         raise AnsibleFilterError(f"hpcai.gpucluster.cluster_nodes: unsized is {unsized!r}, it must be fail or skip")
     try:
-        return nodes.group(hosts, hostvars, skip=unsized == "skip")
+        return nodes.group(hosts, hostvars, skip=unsized == "skip", sizes=sizes)
     except nodes.NodeError as exc:
         raise AnsibleFilterError(f"hpcai.gpucluster.cluster_nodes: {exc}") from exc
 

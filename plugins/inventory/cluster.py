@@ -18,7 +18,8 @@ description:
   - C(docs/cluster-file.md) describes the file. The JSON Schema C(plugins/plugin_utils/_cluster_file/schema.json) has
     each key. It gives editors completion, and the plugin checks the file against it.
   - P(hpcai.gpucluster.cluster#inventory) creates the groups C(slurm_controller), C(slurm_database), C(slurm_build),
-    C(slurm_login), C(slurm_compute), C(nfs_server) and C(nfs_client). A group without machines is empty.
+    C(slurm_login), C(slurm_compute), C(nfs_server), C(nfs_client) and C(monitoring_server). A group without machines is
+    empty.
   - The variables of the file are variables of the group C(all), those of a machine are variables of its host.
     C(group_vars) beside the file have precedence over the former, C(host_vars) over both.
   - The message about a fault names the file, its line, the key, the value found, what is allowed, and the nearest
@@ -67,8 +68,14 @@ options:
   mirror:
     description: URL of a mirror of upstream releases.
     type: str
+  proxy:
+    description: Proxy for downloads.
+    type: dict
   features:
     description: What is on.
+    type: dict
+  options:
+    description: Site options by name, V(present) or V(absent).
     type: dict
   azure:
     description: The cluster that the playbook C(azure_up.yml) creates.
@@ -136,6 +143,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
     def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
         """Add the hosts, groups and variables of the file."""
         super().parse(inventory, loader, path, cache)
+        self._found: t.Any = inventory
         data = loader.load_from_file(path, cache="none", trusted_as_template=True)
         faults = problems.find(data)
         if faults:
@@ -147,21 +155,21 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
     def _add(self, found: cluster_inventory.Inventory) -> None:
         """Add an inventory to that of Ansible."""
         for group in found.groups:
-            self.inventory.add_group(group)
+            self._found.add_group(group)
         for name, variables in found.hosts.items():
             self._add_host(name, variables)
         for group, members in found.groups.items():
             for host in members:
-                self.inventory.add_child(group, host)
+                self._found.add_child(group, host)
         for group, variables in found.variables.items():
             for name, value in variables.items():
-                self.inventory.set_variable(group, name, value)
+                self._found.set_variable(group, name, value)
         self._construct(found)
 
     def _add_host(self, name: str, variables: dict[str, t.Any]) -> None:
         """Add one host. Setting the variables on the host is faster than C(inventory.set_variable)."""
-        self.inventory.add_host(name)
-        host = self.inventory.get_host(name)
+        self._found.add_host(name)
+        host = self._found.get_host(name)
         for key, value in variables.items():
             # The values of a range are new strings, which are no templates yet.
             host.set_variable(key, trust_as_template(value) if key in _RANGED else value)
@@ -172,7 +180,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
         strict = self.get_option("strict")
         nodes = set(found.groups["slurm_compute"])
         for name in found.hosts if compose or groups or keyed else ():
-            host = self.inventory.get_host(name)
+            host = self._found.get_host(name)
             shared = found.variables["slurm_compute"] if name in nodes else {}
             known = {**found.variables["all"], **shared, **host.get_vars()}
             self._set_composite_vars(compose, known, name, strict=strict)

@@ -43,6 +43,9 @@ options:
       - The host of O(hosts) whose inputs are those of the whole cluster, such as the first controller.
       - Required with O(hosts).
     type: str
+  vm_sizes:
+    description: File with the VM sizes that M(hpcai.gpucluster.vm_sizes) has found.
+    type: path
 """
 
 EXAMPLES = r"""
@@ -66,6 +69,14 @@ late:
   type: list
   elements: str
   sample: [gpu1]
+auto:
+  description:
+    - Compute nodes with C(gpucluster_vm_size=auto) that are not in the file O(vm_sizes).
+    - The inputs of roles are not checked for them.
+  returned: with O(hosts)
+  type: list
+  elements: str
+  sample: [gpu2]
 sets:
   description: Number of sets of hosts with equal inputs and equal groups of the collection.
   returned: with O(hosts)

@@ -31,6 +31,7 @@ class Device(t.NamedTuple):
     bridges: tuple[str, ...]
     rdma: tuple[str, ...]
     accelerated: bool
+    device: int = 0
 
     @property
     def is_gpu(self) -> bool:
@@ -131,6 +132,7 @@ def _device(address: str, path: Path) -> Device:
         bridges=_bridges(address, path),
         rdma=tuple(_names(path / "infiniband")),
         accelerated=_is_accelerated(path),
+        device=_number(_text(path / "device"), 16),
     )
 
 

@@ -25,7 +25,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi impor
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import bounded_runner, feeding_runner
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
-from . import gpu, machine, slurm
+from . import gpu, live, machine, page, slurm
 from .text import Sample, render, sample
 
 if t.TYPE_CHECKING:
@@ -60,8 +60,20 @@ class Collectors:
         return gpu.xids(Machine(SECONDS).kernel_log(self._xid["kernel_log"]), self._xid)
 
     def _slurm(self) -> list[Sample]:
-        state = slurm.read(self._host.run)
+        state = None
+        try:
+            state = slurm.read(self._host.run)
+        finally:
+            self._write_page(state)
         return [*([] if self._config.get("endpoint") else slurm.endpoint(state)), *slurm.own(state)]
+
+    def _write_page(self, state: slurm.State | None) -> None:
+        """Write the page, also if Slurm does not answer: the page then says so."""
+        about = self._config.get("page")
+        if about:
+            now = live.read(about["prometheus"], live.fetched)
+            text = page.page(state, now, self._host.read(about["style"]), time.time(), about["cluster"])
+            self._host.write(about["path"], text)
 
     def _machine(self) -> list[Sample]:
         path = f"{self._check.get('state_dir') or '/run/gpucluster-check'}/state.json"
@@ -97,8 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     collectors = Collectors(config, host, NvidiaSmi(bounded_runner(SECONDS)))
     failed = False
     for name, collector in collectors.wanted().items():
-        page, reason = collect(name, collector, time.monotonic)
-        host.write(f"{config['directory']}/gpucluster_{name}.prom", page)
+        text, reason = collect(name, collector, time.monotonic)
+        host.write(f"{config['directory']}/gpucluster_{name}.prom", text)
         if reason:
             failed = True
             sys.stderr.write(f"gpucluster-metrics: {reason}\n")

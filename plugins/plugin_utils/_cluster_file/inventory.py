@@ -20,16 +20,19 @@ if t.TYPE_CHECKING:
 
 # Each role of a machine, and its group.
 GROUPS = {
-    role: inputs_cluster.GROUPS[task][0]
-    for role, task in {
-        "controller": "controllers",
-        "database": "databases",
-        "build": "builds",
-        "login": "logins",
-        "compute": "computes",
-        "nfs_server": "servers",
-        "nfs_client": "clients",
-    }.items()
+    **{
+        role: inputs_cluster.GROUPS[task][0]
+        for role, task in {
+            "controller": "controllers",
+            "database": "databases",
+            "build": "builds",
+            "login": "logins",
+            "compute": "computes",
+            "nfs_server": "servers",
+            "nfs_client": "clients",
+        }.items()
+    },
+    "monitoring": "monitoring_server",
 }
 _CLIENTS = ("controller", "login", "compute")
 
@@ -106,6 +109,7 @@ def _variables(data: Data, hosts: Mapping[str, Data]) -> dict[str, t.Any]:
         "slurm_partitions": [_partition(name, part) for name, part in (data.get("partitions") or {}).items()],
         "gpucluster_networks": _networks(data, hosts),
         "ansible_ssh_common_args": _ssh_args(data.get("connection") or {}),
+        **{f"gpucluster_{name}": state for name, state in (data.get("options") or {}).items()},
         "azure_cluster": {"name": data["name"], **data["azure"]} if data.get("azure") else None,
     }
     return {

@@ -12,9 +12,10 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto, records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._cluster_file import inventory, lines, ranges, schema
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._cluster_file.schema import Fault
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import site_options
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,6 @@ if t.TYPE_CHECKING:
     Data = Mapping[str, t.Any]
     Parts = tuple[t.Callable[[Data], Iterator[Fault]], ...]
 
-AUTO = "auto"
 _MOST = 40
 _SECRET = re.compile(r"(^|_)(password|passphrase|secret|token|munge_key|private_key)$")
 _VAULT = "a reference to a vault, such as '{{ vault_NAME }}', or a value with !vault"
@@ -104,10 +104,10 @@ def _no_machines(data: Data) -> Iterator[Fault]:
 
 
 def _sizes(data: Data) -> Iterator[Fault]:
-    places = [(("vm_size",), data.get("vm_size"))]
+    places: list[tuple[schema.Path_, t.Any]] = [(("vm_size",), data.get("vm_size"))]
     places += [((*path, "vm_size"), machine.get("vm_size")) for path, machine in _machines(data)]
     for path, size in places:
-        known = [AUTO, *records.names()]
+        known = [auto.AUTO, *records.names()]
         if size and "{{" not in size and size.lower() not in map(str.lower, known):
             yield Fault(path, schema.shown(size), ", ".join(known), schema.nearest(size, known))
 
@@ -118,6 +118,14 @@ def _admins(data: Data) -> Iterator[Fault]:
         if name not in users:
             allowed = ", ".join(users) or "a user; the key users has none"
             yield Fault(("admins", index), schema.shown(name), allowed, schema.nearest(name, users))
+
+
+def _options(data: Data) -> Iterator[Fault]:
+    """Refuse a site option that no role has."""
+    known = [name.removeprefix("gpucluster_") for name in site_options.ROLES]
+    for name in data.get("options") or {}:
+        if name not in known:
+            yield Fault(("options", str(name)), "an unknown option", ", ".join(known), schema.nearest(name, known))
 
 
 def _partitions(data: Data) -> Iterator[Fault]:
@@ -181,6 +189,7 @@ _PARTS: Parts = (
     _no_machines,
     _sizes,
     _admins,
+    _options,
     _secrets_of_parts,
 )
 # These need names and addresses without faults.

@@ -127,8 +127,7 @@ def _of_list(value: list[t.Any], schema: Schema, path: Path_) -> Iterator[Fault]
 def _of_mapping(value: Mapping[str, t.Any], schema: Schema, path: Path_) -> Iterator[Fault]:
     for name in schema.get("required", ()):
         if name not in value:
-            part = resolved(schema["properties"][name])
-            yield Fault((*path, name), "nothing", _allowed(part))
+            yield Fault((*path, name), "nothing", _allowed(resolved(schema["properties"][name])))
     for name, item in value.items():
         inner = (*path, str(name))
         if not _is_name(name, schema):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nfs
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nfs, older_names
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import problem
 
@@ -90,7 +90,8 @@ def problems(cluster: Cluster) -> list[str]:
 def _groups(cluster: Cluster) -> Iterator[str]:
     """Refuse groups whose name looks like a misspelt group of the collection."""
     for name, hosts in cluster.groups.items():
-        near = inputs_types.nearest(name, _OUR_GROUPS) if hosts and name not in _OUR_GROUPS else ""
+        known = name in _OUR_GROUPS or name in older_names.GROUPS
+        near = inputs_types.nearest(name, _OUR_GROUPS) if hosts and not known else ""
         if near:
             yield f"inventory: found the group {name}, which nothing reads; allowed: {near}, if that is meant"
     if not cluster.computes:

@@ -17,7 +17,7 @@ from pathlib import Path
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import ruleset
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto, records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import proxy, site_options
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
@@ -55,6 +55,7 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "gpucluster_switch": {"type": "str"},
     "gpucluster_vm_size": {"type": "str"},
     "gpucluster_vm_size_record": {"type": "dict"},
+    "gpucluster_vm_sizes_file": {"type": "path"},
     "groups_to_create": {"type": "list", "elements": "dict"},
     "slurm_batch": {"type": "raw"},
     "slurm_failures_percent": {"type": "int"},
@@ -416,9 +417,10 @@ def _sizes(values: Values) -> Iterator[str]:
         is_role = name.endswith("_hardware") and not _has_no_devices(record)
         if record and (name == "gpucluster_vm_size_record" or is_role):
             yield from (f"{name}: {fault}" for fault in records.problems_of_groups(record))
-    if not values.get("gpucluster_vm_size_record") and values.get("gpucluster_vm_size"):
+    size = values.get("gpucluster_vm_size")
+    if not values.get("gpucluster_vm_size_record") and size and not auto.is_auto(size):
         try:
-            records.find(values["gpucluster_vm_size"])
+            records.find(size)
         except records.CatalogueError as exc:
             yield f"gpucluster_vm_size: {exc}"
 

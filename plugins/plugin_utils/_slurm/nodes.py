@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto, records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# Host variables that describe a node; the first one that is set takes precedence.
-SIZE_VARIABLES = ("gpucluster_vm_size", "azure_vm_size")
+# Host variables that describe a node; the first one that is set takes precedence. The inventory plugin
+# azure.azcollection.azure_rm sets the last one.
+SIZE_VARIABLES = ("gpucluster_vm_size", "azure_vm_size", "virtual_machine_size")
 RECORD_VARIABLE = "gpucluster_vm_size_record"
 CONFIG_VARIABLE = "slurm_node_config"
 
@@ -27,26 +28,32 @@ class NodeError(ValueError):
 
 
 def group(
-    hosts: Iterable[str], variables: Mapping[str, Mapping[str, t.Any]], *, skip: bool = False
+    hosts: Iterable[str], variables: Mapping[str, Mapping[str, t.Any]], *, skip: bool = False, sizes: str = ""
 ) -> list[dict[str, t.Any]]:
-    """Group identical hosts, each group with its hostlist and hardware record; O(skip) ignores hosts without one."""
+    """
+    Group identical hosts, each group with its hostlist and hardware record.
+
+    O(skip) ignores hosts without one. O(sizes) is the file with the sizes of hosts whose size is C(auto).
+    """
     groups: dict[str, dict[str, t.Any]] = {}
     members: dict[str, list[str]] = {}
     for host in hosts:
         size, record, config = describe(variables[host])
+        if record is None and (not size or auto.is_auto(size)):
+            size = auto.read(sizes).get(host, "") if sizes else ""
         if not size and record is None:
             if skip:
                 continue
             raise NodeError(
                 f"host {host}: gpucluster_vm_size: found nothing; allowed: {', '.join(records.names())}, or other "
-                f"hardware in {RECORD_VARIABLE}"
+                f"hardware in {RECORD_VARIABLE}. With auto, the first run must include the host"
             )
         key = json.dumps([size, record, config], sort_keys=True, default=str)
         if key not in groups:
             groups[key] = {"record": find(host, size, record), "config": config}
         members.setdefault(key, []).append(host)
     # A hostlist is one short string. Templates would process thousands of names one by one each time.
-    return [{"hosts": hostlist.compress(members[key]), **found} for key, found in groups.items()]
+    return [{"hosts": hostlist.compress(members[key]), **parts} for key, parts in groups.items()]
 
 
 def describe(variables: Mapping[str, t.Any]) -> tuple[str, t.Any, dict[str, t.Any]]:

@@ -13,6 +13,7 @@ import sys
 import typing as t
 from pathlib import Path
 
+import pexpect
 import pytest
 import yaml
 
@@ -134,6 +135,28 @@ def test_init_writes_a_file_whose_input_is_right(tmp_path: Path) -> None:
     assert "changed=0" in output
     code, output = _run("ansible-playbook", "-i", str(file), "playbooks/check_input.yml")
     assert code == 0, output[-3000:]
+
+
+def test_init_asks_six_questions(tmp_path: Path) -> None:
+    asked = []
+    answers = iter(["training", "", "head1=192.0.2.10", "gpu[1-4]=192.0.2.[11-14]", "DGX_H100", "alice"])
+    child = pexpect.spawn(
+        str(BIN / "ansible-playbook"),
+        ["-i", "localhost,", str(CHECKOUT / "playbooks/init.yml")],
+        cwd=str(tmp_path),
+        env={**os.environ, "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+        encoding="utf-8",
+        timeout=60,
+    )
+    while child.expect([r"\n?([^\n]*): $", pexpect.EOF]) == 0:
+        asked.append(str(child.before))
+        child.sendline(next(answers))
+    child.close()
+
+    assert child.exitstatus == 0, child.before
+    assert len(asked) == 6, asked
+    found = yaml.safe_load((tmp_path / "cluster.yml").read_text(encoding="utf-8"))
+    assert (found["name"], found["connection"]["user"], found["vm_size"]) == ("training", "ubuntu", "DGX_H100")
 
 
 def test_init_overwrites_only_when_it_is_told_to(tmp_path: Path) -> None:

@@ -45,12 +45,14 @@ class Tree:
         bridges: t.Sequence[str] = (),
         speed: str = "16.0 GT/s PCIe",
         width: t.Any = 16,
+        number: int = 0,
     ) -> str:
         """Add a device below its bridges and return its folder, relative to sysfs."""
         home = "/".join(["devices", f"pci{address[:7]}", *bridges, address])
         for name, value in (
             ("class", f"0x{pci_class:06x}"),
             ("vendor", f"0x{vendor:04x}"),
+            ("device", f"0x{number:04x}"),
             ("numa_node", numa_node),
             ("max_link_speed", speed),
             ("max_link_width", width),
@@ -118,5 +120,6 @@ def h200_vm(root: Path) -> Tree:
             int(fields["vendor"], 16),
             speed=speed,
             width=16 if speed else "",
+            number=int(fields["device"], 16),
         )
     return tree

@@ -18,6 +18,7 @@ from ansible.parsing.vault import VaultLib, VaultSecret
 from ansible.vars.manager import VariableManager
 
 from ansible_collections.hpcai.gpucluster.plugins.inventory import cluster
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import inputs
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._cluster_file import schema
 
 EXAMPLES = Path(__file__).parents[4] / "inventories/examples"
@@ -191,7 +192,11 @@ def test_the_example_of_azure_has_what_azure_up_needs() -> None:
     found = Cluster(EXAMPLES / "azure/cluster.yml").inventory.groups["all"].get_vars()
 
     assert found["azure_cluster"]["name"] == found["slurm_cluster_name"] == "hpc"
-    assert found["azure_cluster"]["gpu_sets"][0]["vm_size"] == "Standard_ND96isr_H100_v5"
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKnw8lNDEZWwZDkyeW3yzCWvUWzPTmY7TFu8vcZiGpVR alice@laptop"
+    # The key of the example is a file of the user.
+    given = {**found["azure_cluster"], "admin": {"name": found["ansible_user"], "ssh_keys": [key]}}
+    assert inputs.problems(given) == []
+    assert given["gpu_sets"][0]["vm_size"] == "Standard_ND96isr_H100_v5"
 
 
 def test_an_error_names_no_secret(tmp_path: Path) -> None:

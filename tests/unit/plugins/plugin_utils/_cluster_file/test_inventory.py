@@ -33,6 +33,7 @@ def test_roles_are_groups_and_all_groups_are_there() -> None:
         "slurm_build": ["head"],
         "nfs_server": [],
         "nfs_client": [],
+        "monitoring_server": [],
         "rack1": ["head"],
     }
     assert found.hosts == {"head": {}, "gpu1": {"ansible_host": "10.0.0.1"}, "gpu2": {"ansible_host": "10.0.0.2"}}
@@ -130,6 +131,8 @@ def test_keys_with_one_variable() -> None:
         slurm={"config": {"KillWait": 1}},
         features={"x11": False, "accounting": True},
         mirror="https://m",
+        proxy={"http": "http://p:1"},
+        options={"firewall": "absent"},
         azure={"location": "x"},
         vars={"base_nofile": 5},
     )
@@ -141,6 +144,8 @@ def test_keys_with_one_variable() -> None:
         "slurm_config": {"KillWait": 1},
         "slurm_x11": False,
         "gpucluster_mirror": "https://m",
+        "gpucluster_proxy": {"http": "http://p:1"},
+        "gpucluster_firewall": "absent",
         "azure_cluster": {"name": "c", "location": "x"},
         "base_nofile": 5,
     }

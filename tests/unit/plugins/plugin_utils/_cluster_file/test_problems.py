@@ -64,6 +64,12 @@ def test_a_good_file_has_no_fault() -> None:
             {"partitions": {"p": {"default": True}, "q": {"default": True}}},
             "q.default: found true; allowed: one default",
         ),
+        ({"options": {"fierwall": "present"}}, "options.fierwall: found an unknown option; allowed: "),
+        ({"options": {"fierwall": "present"}}, "did you mean firewall?"),
+        (
+            {"proxy": {"http": "http://x:y@p:1"}},
+            "proxy.http: found a value that is not shown here; allowed: a URL without",
+        ),
         ({"vars": {"users_accounts": []}}, "vars.users_accounts: found a variable that a key of this file sets, too"),
         ({"vars": {"slurm_database_password": "x"}}, "vars.slurm_database_password: found a secret"),
         ({"vars": {"enroot_credentials": [{"password": "x"}]}}, "vars.enroot_credentials[0].password: found a secret"),
@@ -87,6 +93,10 @@ def test_a_fault_is_named(change: dict[str, t.Any], sentence: str) -> None:
         {"vm_size": "dgx_h100"},
         {"vm_size": "{{ azure_vm_size }}"},
         {"partitions": {"p": {"nodes": "ALL"}, "q": {"nodes": ["gpu1", "gpu[2-3]"]}}},
+        {
+            "proxy": {"http": "{{ vault_proxy }}", "https": "http://p:1", "no_proxy": ["m"]},
+            "options": {"firewall": "present"},
+        },
         {"vars": {"slurm_database_password": "{{ vault_database }}", "own_token": "", "token_lifespan": 5}},
     ],
 )

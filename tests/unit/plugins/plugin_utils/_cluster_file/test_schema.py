@@ -138,7 +138,7 @@ def test_both_validators_agree_on_inner_keys(key: str, inner: dict[str, t.Any]) 
         (
             {"machines": {"a": {"roles": "Controler"}}},
             "machines.a.roles: found 'Controler'; allowed: controller, database, build, login, compute, nfs_server,"
-            " nfs_client; did you mean controller?",
+            " nfs_client, monitoring; did you mean controller?",
         ),
         ({"machines": {"a": {}}}, "machines.a.roles: found nothing; allowed: a role or a list of roles"),
         ({"machines": {"a": {"roles": []}}}, "machines.a.roles: found []; allowed: "),

@@ -7,7 +7,11 @@ import typing as t
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import nodes
+
+if t.TYPE_CHECKING:
+    from pathlib import Path
 
 LAB = {"gpucluster_vm_size": "lab"}
 H100 = {"azure_vm_size": "Standard_ND96isr_H100_v5"}
@@ -56,3 +60,27 @@ def test_an_addition_to_the_node_line_makes_another_group() -> None:
 def test_a_host_without_a_known_size_is_named(variables: dict[str, t.Any], message: str) -> None:
     with pytest.raises(nodes.NodeError, match=message):
         nodes.group(["gpu1"], {"gpu1": variables})
+
+
+def test_a_size_that_was_found_is_used(tmp_path: Path) -> None:
+    path = str(tmp_path / "sizes.json")
+    auto.write(path, {"gpu1": "lab", "gpu2": "lab"})
+
+    found = nodes.group(["gpu1", "gpu2"], {"gpu1": {"gpucluster_vm_size": "auto"}, "gpu2": {}}, sizes=path)
+    assert [(group["hosts"], group["record"]["name"]) for group in found] == [("gpu[1-2]", "lab")]
+    with pytest.raises(nodes.NodeError, match="With auto, the first run must include the host"):
+        nodes.group(["gpu3"], {"gpu3": {"gpucluster_vm_size": "auto"}}, sizes=path)
+
+
+def test_a_size_of_the_inventory_takes_precedence_over_one_that_was_found(tmp_path: Path) -> None:
+    path = str(tmp_path / "sizes.json")
+    auto.write(path, {"gpu1": "DGX_H100"})
+
+    (found,) = nodes.group(["gpu1"], {"gpu1": LAB}, sizes=path)
+    assert found["record"]["name"] == "lab"
+
+
+def test_the_size_of_azure_rm_is_used() -> None:
+    (found,) = nodes.group(["gpu1"], {"gpu1": {"virtual_machine_size": "Standard_ND96asr_v4"}})
+
+    assert found["record"]["name"] == "Standard_ND96asr_v4"

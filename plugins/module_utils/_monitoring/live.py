@@ -1,0 +1,42 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""What Prometheus knows and Slurm does not: alerts, and the utilisation of GPUs."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+import urllib.parse
+import urllib.request
+
+SECONDS = 5
+_UTILISATION = "avg_over_time(DCGM_FI_DEV_GPU_UTIL[5m])"
+
+
+class Live(t.NamedTuple):
+    """The answer of Prometheus; trouble is the reason if there is none."""
+
+    alerts: list[dict[str, t.Any]]
+    utilisation: dict[tuple[str, str], float]  # percent by node and device
+    trouble: str = ""
+
+
+def read(address: str, get: t.Callable[[str], t.Any]) -> Live:
+    """Return what Prometheus at an address says. No answer is trouble, never an empty list of alerts."""
+    try:
+        alerts = get(f"{address}/api/v1/alerts")["data"]["alerts"]
+        series = get(f"{address}/api/v1/query?query={urllib.parse.quote(_UTILISATION)}")["data"]["result"]
+        utilisation = {(one["metric"]["node"], one["metric"]["device"]): float(one["value"][1]) for one in series}
+    except (OSError, ValueError, LookupError, TypeError) as exc:
+        return Live([], {}, f"Prometheus does not answer: {exc}")
+    return Live([one for one in alerts if one["state"] == "firing"], utilisation)
+
+
+def fetched(url: str) -> t.Any:
+    """Return the JSON at a URL of this machine, in a bounded time; raises OSError and ValueError."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=SECONDS) as answer:
+        return json.load(answer)

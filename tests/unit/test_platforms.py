@@ -1,0 +1,128 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The execution environment as ansible-builder reads it, and the surveys of AWX as the playbooks read them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import rules
+
+ROOT = Path(__file__).parents[2]
+SURVEYS = sorted((ROOT / "docs/awx").glob("*.json"))
+# The keys and types of AWX's survey_spec.
+KEYS = {"question_name", "question_description", "variable", "type", "required", "default", "min", "max", "choices"}
+TYPES = {"text": str, "integer": int, "multiplechoice": str}
+
+
+def _builder(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "ansible_builder", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_definition_makes_a_context(tmp_path: Path) -> None:
+    _builder("create", "--file", "execution-environment.yml", "--context", str(tmp_path))
+
+    text = (tmp_path / "Containerfile").read_text(encoding="utf-8")
+    assert re.search(r'^ARG PYCMD="/usr/bin/python3.12"$', text, re.MULTILINE)
+    assert re.search(r'^ARG PYPKG="python3.12"$', text, re.MULTILINE)
+    assert "ansible-core>=2.19,<2.20" in text
+    wanted = yaml.safe_load((tmp_path / "_build/requirements.yml").read_text(encoding="utf-8"))
+    assert wanted == {"collections": [{"name": "hpcai.gpucluster"}]}
+
+
+def test_the_image_gets_what_the_control_node_needs_and_no_tool_of_the_lab(tmp_path: Path) -> None:
+    tree = tmp_path / "ansible_collections/hpcai/gpucluster"
+    tree.mkdir(parents=True)
+    shutil.copytree(ROOT / "meta", tree / "meta")
+    for name in ("galaxy.yml", "requirements.txt"):
+        shutil.copy(ROOT / name, tree)
+
+    found = yaml.safe_load(_builder("introspect", str(tmp_path)).partition("\n# ")[0])
+
+    python = " ".join(found["python"])
+    assert {word for word in ("azure-core", "azure-identity", "jmespath") if word in python} == {
+        *("azure-core", "azure-identity", "jmespath")
+    }
+    assert "molecule" not in python
+    assert "ansible==" not in python
+    assert "openssh-client" in str(found["system"])
+
+
+def test_the_lab_has_the_same_packages() -> None:
+    """What the image gets is also what requirements.txt installs, in a release that fits."""
+    pinned = dict(re.findall(r"^([a-z-]+)==([0-9.]+)", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.M))
+    wanted = re.findall(
+        r"^([a-z-]+)>=([0-9.]+)$", (ROOT / "meta/ee-requirements.txt").read_text(encoding="utf-8"), re.M
+    )
+
+    assert len(wanted) == 3
+    for name, least in wanted:
+        assert [int(part) for part in pinned[name].split(".")] >= [int(part) for part in least.split(".")]
+
+
+def test_navigator_uses_the_image_that_the_page_builds() -> None:
+    settings = yaml.safe_load((ROOT / "ansible-navigator.yml").read_text(encoding="utf-8"))["ansible-navigator"]
+    page = (ROOT / "docs/platforms.md").read_text(encoding="utf-8")
+
+    image = settings["execution-environment"]["image"]
+    assert f"--tag {image.removeprefix('localhost/').removesuffix(':latest')}" in page
+
+
+@pytest.mark.parametrize("path", SURVEYS, ids=lambda path: path.stem)
+def test_a_survey_has_the_form_of_awx(path: Path) -> None:
+    survey = json.loads(path.read_text(encoding="utf-8"))
+
+    assert {"name", "description", "spec"} == set(survey)
+    for question in survey["spec"]:
+        assert set(question) <= KEYS
+        assert {"question_name", "question_description", "variable", "type", "required"} <= set(question)
+        assert isinstance(question["default"], TYPES[question["type"]])
+        if question["type"] == "multiplechoice":
+            assert question["default"] in question["choices"]
+        else:
+            assert question["min"] <= question["max"]
+
+
+def _said(path: Path) -> tuple[dict[str, t.Any], str]:
+    survey = json.loads(path.read_text(encoding="utf-8"))
+    playbook = ROOT / f"playbooks/{path.stem}.yml"
+    assert f"playbooks/{path.stem}.yml" in survey["description"]
+    return survey, playbook.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", SURVEYS, ids=lambda path: path.stem)
+def test_each_answer_is_a_word_of_the_playbook_or_an_input(path: Path) -> None:
+    survey, text = _said(path)
+
+    for question in survey["spec"]:
+        name = question["variable"]
+        assert re.search(rf"\b{name}\b", text), name
+        assert name in rules.known() or re.search(rf"^    {name}: ", text, re.MULTILINE), name
+
+
+def test_the_choices_of_the_validation_are_those_of_the_playbook() -> None:
+    survey, text = _said(ROOT / "docs/awx/validate.json")
+    allowed = re.search(r"that: only in (\[[^\]]*\])", text)
+
+    assert allowed
+    choices = next(question["choices"] for question in survey["spec"] if question["variable"] == "only")
+    assert choices == yaml.safe_load(allowed[1])
