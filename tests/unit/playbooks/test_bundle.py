@@ -51,6 +51,11 @@ def test_machines_take_all_releases_from_the_bundle() -> None:
     assert facts["nvidia_container_toolkit_key_checksum"] == "sha256:0"
 
 
+def test_a_cluster_has_no_containers_if_the_bundle_has_no_enroot() -> None:
+    assert _install()["__bundle_facts"]["gpucluster_containers"] is False
+    assert "gpucluster_containers" not in _install(inputs={"enroot_version": "4.1.2"})["__bundle_facts"]
+
+
 def test_apt_reads_the_bundle_and_the_packages_of_slurm_only_and_nothing_of_the_site_changes() -> None:
     found = _install()
     paths = [entry["path"] for entry in (*found["__bundle_files"], *found["__bundle_links"])]
