@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
     Raw = Mapping[str, t.Any]
 
 # Inputs of the machines that are not in the list of the roles.
-_OTHERS = frozenset({"azure_vm_size", "gpucluster_proxy", "gpucluster_vm_size_record"})
+_OTHERS = frozenset({"azure_vm_size", "gpucluster_vm_size_record"})
 
 
 class ActionModule(ActionBase):

@@ -52,7 +52,7 @@ def inventory(nodes: int, folder: Path) -> dict[str, t.Any]:
         "all": {
             "children": {
                 "lab": {"hosts": hosts, "vars": variables},
-                "slurm_compute": {"hosts": dict.fromkeys(hosts, {})},
+                "slurm_compute": {"hosts": {host: {} for host in hosts}},
             }
         }
     }

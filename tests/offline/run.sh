@@ -87,6 +87,31 @@ echo "== second run: $SECONDS s"
 on login sinfo
 on login runuser -u alice -- srun --nodes=2 --gpus-per-node=2 nvidia-smi -L | wc -l
 
+# gpu1 sees the connection of the jump host, not that of the control node.
+cat > "$work/jump.yml" <<'PLAY'
+- name: Connect through a jump host
+  hosts: gpu1
+  gather_facts: false
+  vars_files: ["{{ checkout }}/playbooks/vars/cluster.yml"]
+  tasks:
+    - name: Compare the address of the client
+      ansible.builtin.shell: echo "$SSH_CONNECTION"
+      register: jump
+      failed_when: not jump.stdout.startswith(client)
+      changed_when: false
+    - name: Copy a file by sftp
+      ansible.builtin.copy: {content: x, dest: /tmp/jump, mode: "0600"}
+PLAY
+printf 'Host *\nIdentityFile %s\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n' \
+  "$XDG_CACHE_HOME/gpucluster/lab/id_ed25519" > "$work/ssh_config"
+jump() {
+  ANSIBLE_PIPELINING=true ANSIBLE_SSH_ARGS="-F $work/ssh_config -o ControlMaster=no -o ControlPath=none" ip netns exec "$space" \
+    "$work/venv/bin/ansible-playbook" "$work/jump.yml" -e "checkout=$checkout" "$@"
+}
+jump -e "client=10.213.$lab.250" > "$work/jump.log" || fail "the direct connection failed; see $work/jump.log"
+jump -e "client=10.213.$lab.10" -e "gpucluster_bastion=root@10.213.$lab.10" > "$work/jump.log" || fail "no jump; see $work/jump.log"
+echo "== gpu1 was reached through control"
+
 packets=$(every bash -c dropped | paste -sd+ | bc)
 for name in "${machines[@]}"; do sources "$name" | diff "$work/sources.$name" - || fail "the sources of apt on $name changed"; done
 echo "== packets that left: $packets"

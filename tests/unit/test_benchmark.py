@@ -14,13 +14,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+FLEET = ROOT / "tests/benchmark/fleet_plugins/connection/finished.py"
 MACHINES = {"node": ["gpu1", "gpu2"], "controller": ["control"]}
 
 
-@pytest.fixture(scope="module")
-def bench() -> t.Any:
-    pytest.importorskip("ansible_runner")
-    spec = importlib.util.spec_from_file_location("benchmark_site", ROOT / "tests/benchmark/site.py")
+def loaded(path: Path) -> t.Any:
+    spec = importlib.util.spec_from_file_location(f"benchmark_{path.stem}", path)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -28,6 +27,17 @@ def bench() -> t.Any:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def bench() -> t.Any:
+    pytest.importorskip("ansible_runner")
+    return loaded(ROOT / "tests/benchmark/site.py")
+
+
+@pytest.fixture(scope="module")
+def fleet() -> t.Any:
+    return loaded(ROOT / "tests/benchmark/fleet.py")
 
 
 def events(tasks: dict[str, int], changed: bool = False) -> list[dict[str, t.Any]]:
@@ -70,3 +80,39 @@ def test_the_budgets_are_those_of_the_design(bench: t.Any) -> None:
     assert re.search(rf"per compute node, .*\| {first['node']} / {second['node']} \|", design)
     assert re.search(rf"on the controller, second run \| {second['controller']} \|", design)
     assert re.search(rf"packages built, .*\| {first['seconds']} s / {second['seconds']} s \|", design)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "found", "linear"),
+    [([10, 20, 50], [1.0, 1.0], True), ([10, 20, 60], [1.0, 1.33], False), ([10], [], True)],
+)
+def test_the_cost_of_one_more_node_must_not_grow(
+    fleet: t.Any, seconds: list[float], found: list[float], linear: bool
+) -> None:
+    runs = [fleet.Run("site.yml", nodes, 1, cpu, 1, []) for nodes, cpu in zip((10, 20, 50), seconds)]
+
+    assert [round(slope, 2) for slope in fleet.slopes(runs)] == found
+    assert fleet.is_linear(fleet.slopes(runs)) is linear
+
+
+def test_no_machine_of_a_fleet_is_contacted_and_no_cache_of_the_user_is_written(fleet: t.Any, tmp_path: Path) -> None:
+    lab = fleet.inventory(5, tmp_path)["all"]["children"]["lab"]
+
+    assert sorted(lab["hosts"]) == ["gpu3", "gpu4", "gpu5"]
+    assert lab["vars"] == {
+        "ansible_connection": "finished",
+        "pyxis_cache": str(tmp_path),
+        "slurm_cache": str(tmp_path),
+    }
+
+
+def test_a_finished_node_has_its_programs_and_takes_jobs() -> None:
+    finished = loaded(FLEET)
+
+    stat = finished.answer("gpu1", "ansible.modules.stat", {"path": "/x"}, {"/x": "abc"})
+    waited = finished.answer("c", "x.slurm_wait", {"nodes": ["gpu1", "gpu9"]}, {})
+    keys = [finished.answer(host, "ansible.modules.setup", {}, {})["ansible_facts"] for host in ("gpu1", "gpu2")]
+
+    assert (stat["changed"], stat["stat"]["checksum"]) == (False, "abc")
+    assert [node for node, state in waited["nodes"].items() if state["registered"]] == ["gpu1", "gpu9"]
+    assert len({one["ansible_ssh_host_key_ed25519_public"] for one in keys}) == 2

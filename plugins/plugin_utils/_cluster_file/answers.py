@@ -63,13 +63,13 @@ def _faults(given: Mapping[str, str], file: str) -> Iterator[str]:
 
 def _lines(given: Mapping[str, str]) -> Iterator[str]:
     users = dict(_user(entry) for entry in _split(given["users"]))
-    admin = next(iter(users))
+    names = list(users)
     yield from (
         "---",
         f"# yaml-language-server: $schema={schema.load()['$id']}",
         "# This file is the inventory. docs/cluster-file.md describes its keys. The next steps:",
         "#   ansible-inventory -i cluster.yml --graph",
-        "#   ansible-playbook -i cluster.yml hpcai.gpucluster.check_input     # contacts no machine",
+        "#   ansible-playbook -i cluster.yml hpcai.gpucluster.check_input     # changes nothing",
         "#   ansible-playbook -i cluster.yml hpcai.gpucluster.site --check --diff",
         "#   ansible-playbook -i cluster.yml hpcai.gpucluster.site",
         "#   ansible-playbook -i cluster.yml hpcai.gpucluster.validate_preflight",
@@ -87,7 +87,7 @@ def _lines(given: Mapping[str, str]) -> Iterator[str]:
         f"vm_size: {_quoted(given['vm_size'])}",
         "",
         "# Users who may use sudo on all machines.",
-        f"admins: [{_quoted(admin)}]",
+        f"admins: [{_quoted(names[0])}]",
         "users:",
         *(line for number, (name, key) in enumerate(users.items()) for line in _user_lines(name, key, number)),
         "",

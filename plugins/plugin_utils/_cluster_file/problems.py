@@ -12,7 +12,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto, records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._cluster_file import inventory, lines, ranges, schema
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._cluster_file.schema import Fault
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import site_options
@@ -23,7 +23,6 @@ if t.TYPE_CHECKING:
     Data = Mapping[str, t.Any]
     Parts = tuple[t.Callable[[Data], Iterator[Fault]], ...]
 
-AUTO = "auto"
 _MOST = 40
 _SECRET = re.compile(r"(^|_)(password|passphrase|secret|token|munge_key|private_key)$")
 _VAULT = "a reference to a vault, such as '{{ vault_NAME }}', or a value with !vault"
@@ -108,7 +107,7 @@ def _sizes(data: Data) -> Iterator[Fault]:
     places: list[tuple[schema.Path_, t.Any]] = [(("vm_size",), data.get("vm_size"))]
     places += [((*path, "vm_size"), machine.get("vm_size")) for path, machine in _machines(data)]
     for path, size in places:
-        known = [AUTO, *records.names()]
+        known = [auto.AUTO, *records.names()]
         if size and "{{" not in size and size.lower() not in map(str.lower, known):
             yield Fault(path, schema.shown(size), ", ".join(known), schema.nearest(size, known))
 

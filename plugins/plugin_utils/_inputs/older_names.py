@@ -180,7 +180,9 @@ def _sort(name: str, host: Member, meaning: Meaning) -> None:
 
 
 def _warn(name: str, value: t.Any, meaning: Meaning) -> None:
-    """Name the account of DeepOps' example, whose password everybody knows."""
+    """Name networks without a proxy, and the account of DeepOps' example, whose password everybody knows."""
+    if name == "no_proxy" and "/" in str(value):
+        meaning.ignored["no_proxy, its networks"] = "no program accepts them everywhere; use names and domains"
     for one in value if name == "users" and isinstance(value, list) else []:
         if isinstance(one, Mapping) and str(one.get("password", "")).startswith(_PUBLIC_PASSWORD):
             meaning.ignored[f"users[{one.get('username')}].password"] = "everybody knows it; set another one"
@@ -302,12 +304,15 @@ def _state(values: Values, controllers: int) -> str | None:
     return _STATE if controllers == 1 else None
 
 
-def _proxy(values: Values) -> dict[str, str] | None:
-    """Return the proxies of the variables, or else those of C(proxy_env)."""
+def _proxy(values: Values) -> dict[str, t.Any] | None:
+    """Return the proxies of the variables, or else those of C(proxy_env), without networks, which programs ignore."""
     environment = values.get("proxy_env")
     given = {**(environment if isinstance(environment, Mapping) else {}), **values}
-    names = {"http": "http_proxy", "https": "https_proxy", "no_proxy": "no_proxy"}
-    return {key: str(given[name]) for key, name in names.items() if given.get(name)} or None
+    found: dict[str, t.Any] = {
+        key: str(given[f"{key}_proxy"]) for key in ("http", "https") if given.get(f"{key}_proxy")
+    }
+    names = [name for name in nfs.split_options(given.get("no_proxy")) if "/" not in name]
+    return {**found, **({"no_proxy": names} if names else {})} if found else None
 
 
 def enroot_config(text: str) -> dict[str, t.Any]:

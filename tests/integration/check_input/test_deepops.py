@@ -41,6 +41,7 @@ VARIABLES: dict[str, t.Any] = {
     "slurm_install_pyxis": True,
     "chrony_config_server": ["0.pool.ntp.org", "1.pool.ntp.org"],
     "http_proxy": "http://10.0.2.5:3128",
+    "no_proxy": "localhost,cluster.local,127.0.0.1,::1,10.0.2.10",
     "gpu_clock_lock": "1507,1507",
     "software_extra_packages": ["curl", "{{ 'linux-headers-' + ansible_kernel }}"],
     "users": [{"username": "alice", "name": "Alice", "uid": 10008, "groups": ["sudo"], "home": "/home/alice"}],

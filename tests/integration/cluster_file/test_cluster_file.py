@@ -149,7 +149,7 @@ def test_init_asks_six_questions(tmp_path: Path) -> None:
         timeout=60,
     )
     while child.expect([r"\n?([^\n]*): $", pexpect.EOF]) == 0:
-        asked.append(child.match[1])
+        asked.append(str(child.before))
         child.sendline(next(answers))
     child.close()
 

@@ -112,7 +112,7 @@ def test_a_scenario_makes_a_volume_of_the_local_drives_that_it_finds() -> None:
     found = [
         application
         for application in Scenario(ROOT, ROOT / "molecule/nfs").applications()
-        if application.role == "scratch" and application.entry in ("main", "apply")
+        if (application.role, application.entry) == ("scratch", "apply")
     ]
 
     assert found

@@ -19,7 +19,7 @@ from ansible.template import Templar
 ROOT = Path(__file__).parents[3]
 PLAYBOOKS = ROOT / "playbooks"
 # The roles of site.yml whose packages a bundle contains by itself; bundle_packages adds those of others.
-CONTAINED = ("base", "enroot", "firewall", "gpu", "munge", "nfs", "pyxis", "scratch", "slurm")
+CONTAINED = ("base", "enroot", "firewall", "gpu", "lmod", "munge", "nfs", "pyxis", "scratch", "slurm", "timezone")
 
 
 def _variables(name: str) -> dict[str, t.Any]:

@@ -111,9 +111,21 @@ def test_slurm_is_built_once_on_the_first_controller_where_no_machine_is_named(
 )
 def test_the_inventory_names_the_hardware_of_a_node(variables: dict[str, t.Any], name: str | None) -> None:
     groups = {"slurm_compute": ["gpu1"]}
-    found = value("gpucluster_hardware", "gpu1", groups, group_names=["slurm_compute"], **variables)
+    magic: dict[str, t.Any] = {"group_names": ["slurm_compute"], "hostvars": {"gpu1": variables}}
+    found = value("gpucluster_hardware", "gpu1", groups, **magic, **variables)
 
     assert found.get("name") == name
+
+
+def test_a_size_that_was_found_is_the_hardware_of_a_node(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.json"
+    path.write_text('{"gpu1": "DGX_H100"}', encoding="utf-8")
+    own: dict[str, t.Any] = {"gpucluster_vm_size": "auto", "gpucluster_vm_sizes_file": str(path)}
+    magic: dict[str, t.Any] = {"group_names": ["slurm_compute"], "hostvars": {"gpu1": own, "gpu2": own}}
+
+    groups = {"slurm_compute": ["gpu1", "gpu2"]}
+    assert value("gpucluster_hardware", "gpu1", groups, **magic, **own)["name"] == "DGX_H100"
+    assert value("gpucluster_hardware", "gpu2", groups, **magic, **own) == {}
 
 
 @pytest.mark.parametrize("group", ["slurm_login", "slurm_controller"])

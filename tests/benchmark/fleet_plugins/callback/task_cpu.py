@@ -38,7 +38,7 @@ class CallbackModule(CallbackBase):
     def __init__(self, *args: t.Any, **options: t.Any) -> None:
         """Start with what Ansible has spent on the inventory and on reading the playbook."""
         super().__init__(*args, **options)
-        self._rows = [{"task": "(start)", "cpu": spent(), "ran": 0, "skipped": 0}]
+        self._rows: list[dict[str, t.Any]] = [{"task": "(start)", "cpu": spent(), "ran": 0, "skipped": 0}]
 
     def _next(self, name: str) -> None:
         total = spent()

@@ -1,43 +1,51 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module modulefiles_info by its options; what it finds is tested with module_utils/_software."""
+"""The module modulefiles_info on a machine that is made up."""
 
 from __future__ import annotations
 
 import typing as t
 
 import pytest
+import yaml
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._software import modulefiles
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._software import modulefiles as software
 from ansible_collections.hpcai.gpucluster.plugins.modules import modulefiles_info
 from ansible_collections.hpcai.gpucluster.tests.unit.support.run_module import RunModule
 
 if t.TYPE_CHECKING:
     from pathlib import Path
 
-HPCX = {"name": "hpcx", "version": "2.21", "prefix": "/opt/hpcx/ompi"}
 
-
-@pytest.fixture(autouse=True)
-def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modulefiles, "find", lambda *_root: [])
-
-
-@pytest.mark.parametrize("check_mode", [False, True])
-def test_further_software_gets_a_file_and_what_is_gone_is_absent(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], check_mode: bool
+def test_files_for_found_and_given_software_are_returned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "cuda").mkdir()
-    (tmp_path / "cuda/11.8.lua").write_text("old")
-    found = RunModule(capsys)(modulefiles_info.main, check_mode, directory=str(tmp_path), software=[HPCX])
+    (tmp_path / "usr/local/cuda-12.9/bin").mkdir(parents=True)
+    (tmp_path / "usr/local/cuda-12.9/bin/nvcc").touch()
+    real = software.files
+    monkeypatch.setattr(software, "files", lambda directory, given: real(directory, given, tmp_path))
+    given = [{"name": "hpcx", "version": "2.21", "prefix": "/opt/hpcx"}]
 
-    assert found["changed"] is False
-    assert [(file["path"], file["state"]) for file in found["files"]] == [
-        (f"{tmp_path}/hpcx/2.21.lua", "present"),
-        (f"{tmp_path}/cuda/11.8.lua", "absent"),
-    ]
-    assert (tmp_path / "cuda/11.8.lua").exists()
+    found = RunModule(capsys)(modulefiles_info.main, directory="/srv/modules", software=given)
+
+    assert [file["path"] for file in found["files"]] == ["/srv/modules/cuda/12.9.lua", "/srv/modules/hpcx/2.21.lua"]
+    assert not found["changed"]
+    assert set(yaml.safe_load(modulefiles_info.RETURN)) <= set(found)
+
+
+def test_a_directory_that_cannot_be_read_is_a_failure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: t.Any) -> t.NoReturn:
+        raise PermissionError("no right")
+
+    monkeypatch.setattr(software, "files", refuse)
+
+    assert "no right" in RunModule(capsys)(modulefiles_info.main, directory="/srv/modules")["msg"]
+
+
+HPCX = {"name": "hpcx", "version": "2.21", "prefix": "/opt/hpcx/ompi"}
 
 
 @pytest.mark.parametrize(

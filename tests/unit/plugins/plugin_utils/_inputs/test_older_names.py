@@ -24,8 +24,6 @@ GROUPS = {
 TWO = {**GROUPS, "all": ["login01", "login02", "gpu01"], "slurm-master": ["login01", "login02"]}
 ADDRESSES = {"login01": "10.0.1.1", "gpu01": "10.0.2.1", "gpu02": "gpu02.example.com"}
 EVERYBODY = "*(rw,sync,no_root_squash)"
-# Inputs that the collection reads, but that are of another part of it.
-OTHERS = {"gpucluster_proxy"}
 
 
 def meaning(taken: t.Iterable[str] = (), groups: dict[str, list[str]] = GROUPS, **values: t.Any) -> older_names.Meaning:
@@ -58,7 +56,8 @@ def meaning(taken: t.Iterable[str] = (), groups: dict[str, list[str]] = GROUPS, 
         ({"software_extra_packages": ["git"]}, "base_packages", ["git"]),
         ({}, "base_hosts", {"login01": "10.0.1.1", "gpu01": "10.0.2.1"}),
         ({"slurm_install_pyxis": False}, "gpucluster_containers", False),
-        ({"http_proxy": "http://p:1", "no_proxy": "h"}, "gpucluster_proxy", {"http": "http://p:1", "no_proxy": "h"}),
+        ({"http_proxy": "http://p:1", "no_proxy": "h, i,10.0.0.0/8"}, "gpucluster_proxy",
+            {"http": "http://p:1", "no_proxy": ["h", "i"]}),
         ({"proxy_env": {"https_proxy": "http://q:1"}}, "gpucluster_proxy", {"https": "http://q:1"}),
         ({"enroot_cache_path": "/var/lib/enroot/user-$(id -u)"}, "enroot_cache_directory", "/var/lib/enroot"),
         ({"enroot_config": "ENROOT_DATA_PATH /raid/data/user-$(id -u)"}, "enroot_data_directory", "/raid/data"),
@@ -129,6 +128,14 @@ def test_a_value_that_needs_facts_is_named() -> None:
     assert found.ignored == {"software_extra_packages": "its value needs facts of the machine; set base_packages"}
 
 
+def test_networks_without_a_proxy_are_named() -> None:
+    found = meaning(http_proxy="http://p:1", no_proxy="localhost,10.0.0.0/8")
+
+    assert "no_proxy, its networks" in found.ignored
+    assert found.mapped["no_proxy"] == ["gpucluster_proxy"]
+    assert "no_proxy, its networks" not in meaning(http_proxy="http://p:1", no_proxy="localhost").ignored
+
+
 def test_a_public_password_is_named() -> None:
     user = {"username": "nvidia", "uid": 10007, "password": "$6$IrxI27V4ogJFfgTV$x"}
 
@@ -187,7 +194,7 @@ def test_each_entry_says_what_it_means() -> None:
         assert set(entry) <= {"used", "sets", "same", "instead"}, name
         assert set(entry) & {"used", "sets", "instead"}, name
         named = {other for other in entry.get("sets", []) if not other.startswith("the group ")}
-        assert named <= rules.known() | OTHERS, name
+        assert named <= rules.known(), name
         for text in re.findall(r"\bset ([a-z]+_[a-z_]+)", entry.get("instead", "")):
             assert text in rules.known(), f"{name}: {text}"
 
