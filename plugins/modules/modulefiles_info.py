@@ -84,7 +84,7 @@ def main() -> None:
     given = [modulefiles.Software(**one) for one in module.params["software"]]
     try:
         files = modulefiles.files(module.params["directory"], given)
-    except OSError as exc:
+    except (OSError, ValueError) as exc:
         module.fail_json(msg=f"cannot look for software: {exc}")
     module.exit_json(changed=False, files=files)
 

@@ -17,10 +17,12 @@ import re
 import time
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+
 from . import slurm
 
 if t.TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 
     from .live import Live
 
@@ -122,7 +124,7 @@ def _alerts(live: Live) -> Iterator[str]:
         summary = _text(notes.get("summary") or one["labels"]["alertname"])
         yield f'<article class="{name}"><b class="{name}">{summary}</b>'
         yield f"<p>{_text(notes.get('action', ''))}</p></article>"
-    yield _more(len(order))
+    yield _more(order)
 
 
 def _urgency(one: Record) -> int:
@@ -198,12 +200,13 @@ def _table(title: str, names: Sequence[str], rows: Sequence[tuple[t.Any, ...]]) 
     heads = "".join(f"<th>{name}</th>" for name in names)
     lines = "".join(f"<tr>{''.join(map(_data, names, row))}</tr>" for row in rows[:LONGEST])
     table = f'<table class="rows"><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>'
-    return f"<h2>{title}</h2>{table}{_more(len(rows))}"
+    return f"<h2>{title}</h2>{table}{_more(rows)}"
 
 
 def _data(name: str, value: t.Any) -> str:
     return f'<td data-name="{name}"{"" if value != "" else " class=empty"}>{_text(value)}</td>'
 
 
-def _more(number: int) -> str:
-    return f"<p>and {number - LONGEST} more</p>" if number > LONGEST else ""
+def _more(items: Sized) -> str:
+    left = words.more(items, LONGEST)
+    return f"<p>{left}</p>" if left else ""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+
 from .._slurm import hostlist
 from . import text
 
@@ -78,9 +80,8 @@ def _changes(steps: list[Step], changed: Mapping[str, Iterable[int]]) -> list[st
     found = []
     for places, hosts in groups.items():
         tasks = list(dict.fromkeys(text.plain(text.short_name(steps[place].task), 60) for place in places))
-        more = f", and {len(tasks) - MOST_TASKS} more" if len(tasks) > MOST_TASKS else ""
         found.append(
-            f"  changed {names(hosts)}: {text.count(len(places), 'task')}: {', '.join(tasks[:MOST_TASKS])}{more}"
+            f"  changed {names(hosts)}: {text.count(len(places), 'task')}: {words.listed(tasks, most=MOST_TASKS)}"
         )
     return _most(found, MOST_GROUPS, "groups of machines that changed")
 
@@ -103,7 +104,8 @@ def _failures(failed: Mapping[str, str]) -> list[str]:
 
 
 def _most(found: list[str], most: int, what: str) -> list[str]:
-    return found if len(found) <= most else [*found[:most], f"  and {len(found) - most} more {what}"]
+    left = words.more(found, most)
+    return [*found[:most], *([f"  {left} {what}"] if left else [])]
 
 
 def names(hosts: list[str]) -> str:

@@ -50,7 +50,7 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_catalogue": set(),
     "_cluster_file": {"_catalogue", "_inputs", "_slurm", "module_utils._system"},
     "_programs": set(),
-    "_progress": {"_slurm"},
+    "_progress": {"_slurm", "module_utils._system"},
     "_health": {"_catalogue", "module_utils._hardware", "module_utils._health"},
     "_slurm": {"_catalogue", "module_utils._hardware", "module_utils._slurm", "module_utils._system"},
     "_inputs": {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
 import yaml
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._software import modulefiles as software
@@ -15,8 +16,6 @@ from ansible_collections.hpcai.gpucluster.tests.unit.support.run_module import R
 
 if t.TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_files_for_found_and_given_software_are_returned(
@@ -44,3 +43,23 @@ def test_a_directory_that_cannot_be_read_is_a_failure(
     monkeypatch.setattr(software, "files", refuse)
 
     assert "no right" in RunModule(capsys)(modulefiles_info.main, directory="/srv/modules")["msg"]
+
+
+HPCX = {"name": "hpcx", "version": "2.21", "prefix": "/opt/hpcx/ompi"}
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({}, "directory"),
+        ({"directory": "/m", "software": [{"name": "hpcx"}]}, "prefix"),
+        ({"directory": "/m", "software": "hpcx"}, "dictionary requested"),
+        ({"directory": "modules"}, "cannot look for software"),
+        ({"directory": "/m", "software": [{**HPCX, "prefix": "opt/hpcx"}]}, "cannot look for software"),
+    ],
+)
+def test_wrong_options_are_refused(capsys: pytest.CaptureFixture[str], options: dict[str, t.Any], named: str) -> None:
+    found = RunModule(capsys)(modulefiles_info.main, **options)
+
+    assert found["failed"]
+    assert named in found["msg"]
