@@ -47,7 +47,7 @@ options:
       marker:
         description:
           - If set, O(files[].content) is a block of lines in a file that others write, too. The line is a comment of
-            the file with V({mark\}), which becomes C(BEGIN) before the block and C(END) after it.
+            the file with V({mark}), which becomes C(BEGIN) before the block and C(END) after it.
           - Empty content, or O(files[].state=absent), removes the block. A new block comes last in the file.
           - The blocks of M(ansible.builtin.blockinfile) have the same form. A link is followed.
         type: str

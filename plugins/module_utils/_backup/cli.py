@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _alone(settings.directory):
             return _command(arguments, Backup(settings, host, print))
     except (BackupError, OSError, ValueError, TypeError) as exc:
-        print(f"gpucluster-backup: {exc}", file=sys.stderr)
+        sys.stderr.write(f"gpucluster-backup: {exc}\n")
         return 1
 
 

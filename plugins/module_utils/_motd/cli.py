@@ -63,6 +63,6 @@ def main() -> int:
         now = time.strftime("%Y-%m-%d %H:%M %Z")
         host.write(MESSAGE, message(settings["cluster"], settings["text"], host, now))
     except (OSError, ValueError, KeyError) as exc:
-        print(f"gpucluster-motd: {exc}", file=sys.stderr)
+        sys.stderr.write(f"gpucluster-motd: {exc}\n")
         return 1
     return 0

@@ -504,7 +504,7 @@ def _monitoring(values: Values) -> Iterator[str]:
         names = [f"monitoring_{one}", f"monitoring_{other}"]
         missing = [name for name in names if not values.get(name)]
         if len(missing) == 1:
-            given = next(name for name in names if name not in missing)
+            (given,) = set(names) - set(missing)
             yield f"{given}: found a value; allowed with {missing[0]} only, because each needs the other"
 
 

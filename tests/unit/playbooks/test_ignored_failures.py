@@ -40,7 +40,7 @@ def test_a_task_without_a_reason_is_found() -> None:
 def fails(path: str, **results: t.Mapping[str, t.Any]) -> bool:
     """Return whether the task that registers the result calls it a failure, by Ansible's own templating."""
     role = (ROOT / path).parents[1]
-    (name,) = results
+    name = next(iter(results))
     (task,) = (task for task in yaml.safe_load((ROOT / path).read_text("utf-8")) if task.get("register") == name)
     variables = yaml.safe_load((role / "vars/main.yml").read_text("utf-8")) if (role / "vars").is_dir() else {}
     templar = Templar(loader=DataLoader(), variables={**variables, **results})

@@ -53,7 +53,9 @@ def test_enroot_gets_the_keys_of_its_configuration(tmp_path: Path) -> None:
 
     found = role_values(tmp_path, "enroot", expression, {**CASES, **own})
 
-    assert expression.split(" | combine")[0][1:-1] in (ROOT / "roles/enroot/vars/main.yml").read_text(encoding="utf-8")
+    assert expression.partition(" | combine")[0][1:-1] in (ROOT / "roles/enroot/vars/main.yml").read_text(
+        encoding="utf-8"
+    )
     assert found["none"] == {}
     assert found["proxy"] == {
         "http_proxy": "http://proxy:3128",

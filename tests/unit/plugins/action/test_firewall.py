@@ -40,7 +40,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def run(*answers: Answer) -> tuple[dict[str, t.Any], list[str], int]:
     """Return the result, the steps that reached the machine, and how often the action reset the connection."""
     steps, left = list[str](), list(answers)
-    action = firewall.ActionModule(*[mock.MagicMock() for _ in range(6)])
+    action = firewall.ActionModule(*(mock.MagicMock() for _number in range(6)))
     action._task.args = {"cluster": ["10.0.0.0/8"], "seconds": 60}
 
     def execute(module_args: dict[str, t.Any], **_others: t.Any) -> dict[str, t.Any]:

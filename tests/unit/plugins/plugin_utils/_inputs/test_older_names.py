@@ -26,10 +26,12 @@ ADDRESSES = {"login01": "10.0.1.1", "gpu01": "10.0.2.1", "gpu02": "gpu02.example
 EVERYBODY = "*(rw,sync,no_root_squash)"
 
 
-def meaning(taken: t.Iterable[str] = (), groups: dict[str, list[str]] = GROUPS, **values: t.Any) -> older_names.Meaning:
+def meaning(
+    taken: t.Iterable[str] = (), groups: dict[str, list[str]] | None = None, **values: t.Any
+) -> older_names.Meaning:
     """Return what the variables of a controller mean."""
     host = older_names.Member("login01", {"slurm_install_prefix": "/usr/local", **values}, frozenset(taken))
-    return older_names.translate(host, groups, ADDRESSES)
+    return older_names.translate(host, groups or GROUPS, ADDRESSES)
 
 
 @pytest.mark.parametrize(
