@@ -31,6 +31,7 @@ _DETAIL = re.compile(r"^    ((?:assertion|msg|stderr): +(?!''|\"\"|non-zero retu
 _CONTINUED = re.compile(r"^(?: {2}| {8})(\S.*)$")  # wrapped by Molecule or by YAML
 _NOT_RUN = re.compile(r"^ +msg: +['\"]?(not run: .+?)['\"]?$")
 _STEP_NOT_RUN = re.compile(r"^== (not run: .+)$")
+_TEST_NOT_RUN = re.compile(r"^SKIPPED \[\d+\] \S+ (not run: .+)$")
 _TOOL_SAYS = re.compile(r"^(?:FAILED |ERROR |E  +|.*Idempotence test failed|\* )")
 
 
@@ -80,7 +81,7 @@ def not_run(logs: Iterable[str]) -> list[str]:
             scenario = match[1]
         elif match := _NOT_RUN.match(line):
             found.append(f"{match[1]} [scenario {scenario}]")
-        elif match := _STEP_NOT_RUN.match(line):
+        elif match := _STEP_NOT_RUN.match(line) or _TEST_NOT_RUN.match(line):
             found.append(match[1])
     return list(dict.fromkeys(found))
 

@@ -180,7 +180,7 @@ def test_older_groups_without_variables_of_deepops_change_nothing(run: Run) -> N
     assert "Show what the variables of DeepOps mean" not in output.split("skipping")[0]
 
 
-@pytest.mark.skipif(not EXAMPLE.is_dir(), reason="not run: GPUCLUSTER_MIRROR has no deepops/config.example")
+@pytest.mark.skipif(not EXAMPLE.is_dir(), reason="not run: the example of DeepOps (no mirror)")
 def test_the_example_of_deepops_passes(tmp_path: Path, sizes: str) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "config")
     hosts = tmp_path / "config/inventory"

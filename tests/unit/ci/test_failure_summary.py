@@ -107,12 +107,15 @@ INFO     login \u279c prepare: Executing
   \u2502     msg: "not run: upstream enroot (no mirror)"
 
 == not run: upstream (no mirror)
+SKIPPED [1] tests/integration/a/test_b.py:183: not run: the example of DeepOps (no mirror)
+SKIPPED [1] tests/integration/a/test_b.py:190: not on this system
 """
 
     assert program.not_run([log, log]) == [
         "not run: LBNL NHC as provider (no mirror) [scenario nhc]",
         "not run: upstream enroot (no mirror) [scenario login]",
         "not run: upstream (no mirror)",
+        "not run: the example of DeepOps (no mirror)",
     ]
 
 
