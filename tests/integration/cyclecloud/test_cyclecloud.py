@@ -111,4 +111,4 @@ def test_what_cyclecloud_does_not_manage_is_added_and_its_job_scripts_stay(run: 
 
     roles = set(re.findall(r"hpcai\.gpucluster\.(\w+) : .*TAGS: \[(?!always)", output))
     assert code == 0, output[-3000:]
-    assert roles == {"gpu", "health"}
+    assert roles == {"gpu", "health", "nccl"}
