@@ -28,9 +28,11 @@ every() {
 }
 on() { podman exec "gpucluster-lab$lab-$1" "${@:2}"; }
 
-# Packets of the link itself (IPv6 neighbours) leave no network.
+# Packets of the link itself (IPv6 neighbours) leave no network. Each daemon of Slurm asks the DNS server once, at its start, for the name of 0.0.0.0
+# (0.0.0.0.in-addr.arpa). Nothing here can prevent this, so such a question is refused, and it is not counted.
 rules() {
   iptables -A OUTPUT -o lo -j ACCEPT
+  iptables -A OUTPUT -p udp --dport 53 -m string --algo bm --hex-string '|013001300130013007|in-addr' -j REJECT
   iptables -A OUTPUT -p udp --dport 53 -j DROP
   iptables -A OUTPUT -p tcp --dport 53 -j DROP
   iptables -A OUTPUT ! -d "$1" -j DROP
