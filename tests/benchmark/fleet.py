@@ -111,9 +111,11 @@ def slopes(runs: list[Run]) -> list[float]:
     return [(after.cpu - before.cpu) / (after.nodes - before.nodes) for before, after in zip(runs, runs[1:])]
 
 
-def is_linear(found: list[float]) -> bool:
-    """Return whether the cost of one more node grows by 15 % at most."""
-    return not found or max(found) <= (1 + NEAR) * min(found)
+def shape(found: list[float]) -> str:
+    """Return whether the cost of one more node grows by 15 % at most, which takes three sizes to know."""
+    if len(found) < 2:
+        return "three sizes show whether it is linear"
+    return "linear" if max(found) <= (1 + NEAR) * min(found) else "NOT LINEAR"
 
 
 def show(runs: list[Run]) -> None:
@@ -124,8 +126,7 @@ def show(runs: list[Run]) -> None:
         print(f"  {one.nodes:>6} {one.seconds:>8.1f} {one.cpu:>8.1f} {one.cpu / one.nodes:>11.3f} {one.mib:>6.0f}")
     found = slopes(runs)
     if found:
-        linear = "linear" if is_linear(found) else "NOT LINEAR"
-        print(f"  CPU s for one more node: {', '.join(f'{slope:.3f}' for slope in found)} ({linear})")
+        print(f"  CPU s for one more node: {', '.join(f'{slope:.3f}' for slope in found)} ({shape(found)})")
     print("  dearest tasks of the last run: CPU s, hosts that ran and skipped it, CPU ms per host")
     for row in runs[-1].dearest():
         hosts = row["ran"] + row["skipped"]

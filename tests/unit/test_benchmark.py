@@ -83,16 +83,20 @@ def test_the_budgets_are_those_of_the_design(bench: t.Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "found", "linear"),
-    [([10, 20, 50], [1.0, 1.0], True), ([10, 20, 60], [1.0, 1.33], False), ([10], [], True)],
+    ("seconds", "found", "shape"),
+    [
+        ([10, 20, 50], [1.0, 1.0], "linear"),
+        ([10, 20, 60], [1.0, 1.33], "NOT LINEAR"),
+        ([10, 20], [1.0], "three sizes show whether it is linear"),
+    ],
 )
 def test_the_cost_of_one_more_node_must_not_grow(
-    fleet: t.Any, seconds: list[float], found: list[float], linear: bool
+    fleet: t.Any, seconds: list[float], found: list[float], shape: str
 ) -> None:
     runs = [fleet.Run("site.yml", nodes, 1, cpu, 1, []) for nodes, cpu in zip((10, 20, 50), seconds)]
 
     assert [round(slope, 2) for slope in fleet.slopes(runs)] == found
-    assert fleet.is_linear(fleet.slopes(runs)) is linear
+    assert fleet.shape(fleet.slopes(runs)) == shape
 
 
 def test_no_machine_of_a_fleet_is_contacted_and_no_cache_of_the_user_is_written(fleet: t.Any, tmp_path: Path) -> None:
