@@ -13,6 +13,7 @@ from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs.other_action import run_action
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import inside
 
 _SPEC = {
@@ -90,15 +91,4 @@ class ActionModule(ActionBase):
 
     def _status(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
         """Return the state of the job, by the action async_status."""
-        task = self._task.copy()
-        task.args = arguments
-        action = self._shared_loader_obj.action_loader.get(
-            "ansible.legacy.async_status",
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        )
-        return dict(action.run(task_vars=task_vars))
+        return run_action(self, "ansible.legacy.async_status", arguments, task_vars)

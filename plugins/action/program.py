@@ -15,6 +15,7 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs.other_action import run_action
 
 
 class ActionModule(ActionBase):
@@ -42,18 +43,8 @@ class ActionModule(ActionBase):
         return result
 
     def _copy(self, source: str, dest: str, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
-        task = self._task.copy()
-        task.args = {"src": source, "dest": dest, "owner": "root", "group": "root", "mode": "0755"}
-        action = self._shared_loader_obj.action_loader.get(
-            "ansible.legacy.copy",
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        )
-        return dict(action.run(task_vars=task_vars))
+        arguments = {"src": source, "dest": dest, "owner": "root", "group": "root", "mode": "0755"}
+        return run_action(self, "ansible.legacy.copy", arguments, task_vars)
 
 
 def built(entry: str, interpreter: str, name: str) -> Path:
