@@ -226,6 +226,26 @@ def test_jobs_copy_at_the_same_time(tmp_path: Path, corpus: list[Path]) -> None:
     assert sum("all of it was there" in text for text in said) >= 2
 
 
+def test_a_part_that_another_job_removes_between_two_looks_is_no_error(
+    tmp_path: Path, corpus: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part, looks = tmp_path / "local/.a.bin.part", []
+    stat = Path.stat
+
+    def removed_after_a_look(path: Path, **options: bool) -> os.stat_result:
+        found = stat(path, **options)
+        if path == part and not looks:
+            looks.append(path)
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "stat", removed_after_a_look)
+
+    assert STAGE.main([str(tmp_path / "local"), str(corpus[0])]) == 0
+    assert looks == [part]
+    assert [file.name for file in (tmp_path / "local").iterdir()] == ["a.bin"]
+
+
 def test_a_local_drive_without_room_is_named_and_keeps_no_part(
     tmp_path: Path, corpus: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

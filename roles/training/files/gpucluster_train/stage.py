@@ -93,9 +93,17 @@ def _locked(part: Path) -> t.Iterator[Path]:
         with part.open("ab") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             # Who held the lock may have renamed or removed the file.
-            if part.exists() and os.fstat(stream.fileno()).st_ino == part.stat().st_ino:
+            if _inode(part) == os.fstat(stream.fileno()).st_ino:
                 yield part
                 return
+
+
+def _inode(path: Path) -> int | None:
+    """Return the inode of a file in one look, because another job may remove the file at any time."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 if __name__ == "__main__":
