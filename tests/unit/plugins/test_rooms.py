@@ -35,6 +35,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_slurm": {"_system"},
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
     "_azure_expiry": {"_system"},
+    "_repair": {"_health", "_system"},
     "_backup": {"_system"},
     "_firewall": {"_system"},
     "_motd": {"_system"},
