@@ -19,6 +19,10 @@ if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+class OwnNameError(Exception):
+    """The value contains the name of its host, so no other host has it."""
+
+
 class IncomparableError(Exception):
     """What the template reads cannot be compared with that of another host."""
 
@@ -28,7 +32,8 @@ def key(value: t.Any, variables: Mapping[str, t.Any], evaluate: Callable[[t.Any]
     Return the key of a value with templates, on the host with these variables as they are written; empty without one.
 
     A variable that reads what each host has of its own, such as its name, is compared by its result, which C(evaluate)
-    returns. Raises IncomparableError if such a thing is read by the value itself or by a template file.
+    returns. Raises IncomparableError if such a thing is read by the value itself or by a template file, and OwnNameError
+    if such a result is the name of the host.
     """
     root = reads.of(value)
     if root == reads.NOTHING:
@@ -46,12 +51,19 @@ def key(value: t.Any, variables: Mapping[str, t.Any], evaluate: Callable[[t.Any]
             if name in parts or name not in variables:
                 continue
             found = reads.of(variables[name])
-            parts[name] = _dumped(plain(evaluate(variables[name])) if found.own else variables[name])
+            parts[name] = _dumped(_evaluated(variables, name, evaluate) if found.own else variables[name])
             if found.own:
                 continue
         names |= found.names - parts.keys()
         files |= found.files
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _evaluated(variables: Mapping[str, t.Any], name: str, evaluate: Callable[[t.Any], t.Any]) -> t.Any:
+    result = plain(evaluate(variables[name]))
+    if result == variables.get("inventory_hostname"):
+        raise OwnNameError
+    return result
 
 
 def _of_file(path: Path) -> reads.Reads:

@@ -12,8 +12,10 @@ this user can read and which Ansible removes at the end.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
+import re
 import tempfile
 import time
 import typing as t
@@ -30,6 +32,7 @@ if t.TYPE_CHECKING:
 
 # For the process that evaluates first; then each evaluates for itself.
 WAIT_SECONDS = 30
+_ONE_NAME = re.compile(r"\{\{ (\w+) \}\}$")
 
 
 class EvaluatedOnce:
@@ -49,9 +52,16 @@ def directory() -> Path:
 
 
 def evaluated(value: t.Any, variables: t.Any, evaluate: Callable[[t.Any], t.Any], store: Path) -> t.Any:
-    """Return the result of a value with templates, from a host with equal variables if there was one."""
+    """
+    Return the result of a value with templates, from a host with equal variables if there was one.
+
+    Of a list in which something has the name of the host, the other items are shared.
+    """
     try:
         key = keys.key(value, variables, evaluate)
+    except keys.OwnNameError:
+        items = _items(value, variables)
+        return evaluate(value) if items is None else list(_each(items, variables, evaluate, store))
     except (keys.IncomparableError, AnsibleError):
         key = ""
     if not key:
@@ -63,6 +73,19 @@ def evaluated(value: t.Any, variables: t.Any, evaluate: Callable[[t.Any], t.Any]
         if not path.is_file():
             return _first(value, evaluate, path)
     return _result(json.loads(path.read_bytes()))
+
+
+def _items(value: t.Any, variables: t.Any) -> list[t.Any] | None:
+    """Return the items of a variable that is a list, as they are written."""
+    named = _ONE_NAME.match(value) if isinstance(value, str) else None
+    items = variables.get(named[1]) if named else None
+    return list(items) if isinstance(items, list) else None
+
+
+def _each(items: list[t.Any], variables: t.Any, evaluate: Callable[[t.Any], t.Any], store: Path) -> t.Iterator[t.Any]:
+    for item in items:
+        with contextlib.suppress(AnsibleValueOmittedError):
+            yield evaluated(item, variables, evaluate, store)
 
 
 def _result(stored: dict[str, t.Any]) -> t.Any:

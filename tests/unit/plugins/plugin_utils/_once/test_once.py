@@ -27,6 +27,7 @@ VARIABLES = {
     "named": "{{ 'gpu' if 'slurm_compute' in group_names else 'login' }}",
     "release": "{{ ansible_facts['distribution'] }}",
     "own": "{{ inventory_hostname }}",
+    "number": "{{ inventory_hostname[-1] }}",
     "unused": 1,
 }
 
@@ -98,7 +99,7 @@ def test_hosts_that_differ_in_nothing_that_is_read_are_equal(name: str, other: d
         ("title", {"kind": "h100"}),
         ("named", {"group_names": []}),
         ("release", {"ansible_facts": {"distribution": "Ubuntu"}}),
-        ("own", {"inventory_hostname": "gpu2"}),
+        ("number", {"inventory_hostname": "gpu2"}),
     ],
 )
 def test_hosts_that_differ_in_what_a_variable_reads_are_not_equal(name: str, other: dict[str, t.Any]) -> None:
@@ -146,6 +147,16 @@ def test_what_cannot_be_shared_is_evaluated_on_each_host(tmp_path: Path) -> None
     for text, expected in zip(texts, ["gpu2", "gpu2", False, "text"]):
         Host().result(text, tmp_path)
         assert Host(inventory_hostname="gpu2").result(text, tmp_path) == expected
+
+
+def test_of_a_list_with_the_name_of_the_host_the_other_items_are_shared(tmp_path: Path) -> None:
+    items = [*map(trust_as_template, ["{{ own }}", "{{ title }}", "{{ omit if size else 1 }}"]), 3]
+    hosts = [Host(items=items), Host(items=items, inventory_hostname="gpu2")]
+
+    results = [host.result("{{ items }}", tmp_path) for host in hosts]
+
+    assert results == [["gpu1", "node with H100", 3], ["gpu2", "node with H100", 3]]
+    assert "{{ title }}" not in hosts[1].evaluated
 
 
 def test_a_result_that_is_no_json_is_not_stored(tmp_path: Path) -> None:
