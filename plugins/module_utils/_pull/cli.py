@@ -15,6 +15,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._bundle.archive import BundleError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._join.steps import JoinError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._pull import steps
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BlockingIOError:
         sys.stderr.write("gpucluster-pull: another run is active\n")
         return 1
-    except (steps.PullError, BundleError, OSError, KeyError, TypeError, ValueError) as exc:
+    except (steps.PullError, JoinError, BundleError, OSError, KeyError, TypeError, ValueError) as exc:
         sys.stderr.write(f"gpucluster-pull: {exc}\n")
         return 1
     return 0

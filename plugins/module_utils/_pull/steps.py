@@ -13,16 +13,19 @@ small file. The node proves who it is with its ssh host key.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import shutil
+import socket
 import tarfile
 import time
 import typing as t
 import zipfile
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._bundle import archive
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._join import steps as join_steps
 
 if t.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +39,8 @@ RELEASE, SIGNATURE = "release.json", "release.json.sig"
 # The names that a signature is for: who signs, and what.
 SIGNER, NAMESPACE = "gpucluster", "gpucluster-pull"
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+# What playbooks/image.yml wrote on the root of this machine.
+IMAGE = "/etc/gpucluster/image.json"
 KNOWN_HOSTS, SIGNERS = "/etc/gpucluster/pull_known_hosts", "/etc/gpucluster/pull_signers"
 # Collections that tasks of site.yml use, from the wheel of Ansible. Ansible resolves their names also for other hosts.
 _COLLECTIONS = ("ansible_collections/ansible/posix/", "ansible_collections/community/mysql/")
@@ -73,6 +78,8 @@ class Pull:
         if same and not force and self._now - applied.stat().st_mtime < self._settings["full_seconds"]:
             return "the release is applied"
         release = self._release()
+        if not force and not applied.exists() and self._is_copy(release):
+            return self._join(release)
         bundle = self._bundle(release["bundle"])
         unpacked = archive.unpack(bundle, self._state / "cache/gpucluster/bundle")
         self._play(release, bundle, self._ansible(unpacked.path))
@@ -80,6 +87,18 @@ class Pull:
         os.utime(applied, (self._now, self._now))
         self._clean(bundle, unpacked.path)
         return f"the release with the bundle {bundle.stem} was applied"
+
+    def _is_copy(self, release: Mapping[str, t.Any]) -> bool:
+        """Return whether this is a new copy of an image that this release has configured."""
+        made = json.loads(self._host.read(IMAGE) or "{}")
+        return not (self._state / "joined").exists() and bool(made.get("bundle") == release["bundle"]["sha256"])
+
+    def _join(self, release: Mapping[str, t.Any]) -> str:
+        """Let a copy of an image take jobs: it has all but the munge key. The next run applies the release."""
+        join_steps.install_key(self._host, base64.b64decode(release["variables"]["munge_key"]))
+        join_steps.start_daemons(self._host)
+        (self._state / "joined").touch()
+        return "this copy of an image has joined; the next run applies the release"
 
     def _get(self, name: str) -> Path:
         """Fetch a file of the controller. An interrupted copy has another name."""
@@ -102,9 +121,13 @@ class Pull:
         if code:
             raise PullError(f"the signature of {RELEASE} is not that of the cluster: {(err or out).strip()}")
         release: dict[str, t.Any] = json.loads(text)
-        if self._settings["name"] not in json.loads(release["inventory"])["_meta"]["hostvars"]:
-            raise PullError(f"the inventory of the release has no {self._settings['name']}")
+        if self._name() not in json.loads(release["inventory"])["_meta"]["hostvars"]:
+            raise PullError(f"the inventory of the release has no {self._name()}")
         return release
+
+    def _name(self) -> str:
+        """Return the name of this node. A copy of an image has only that of its host."""
+        return self._settings["name"] or socket.gethostname().partition(".")[0]
 
     def _bundle(self, wanted: Mapping[str, t.Any]) -> Path:
         """Return the bundle of the release, with its checksum compared."""
@@ -153,7 +176,7 @@ class Pull:
         """Run the playbook on this machine, for this machine only."""
         self._inputs(release, bundle)
         argv = ["/usr/bin/python3", "-m", "ansible", "playbook", "--inventory", str(self._state / "inventory")]
-        argv += ["--limit", self._settings["name"], "-e", f"@{self._state}/variables.json", self._settings["playbook"]]
+        argv += ["--limit", self._name(), "-e", f"@{self._state}/variables.json", self._settings["playbook"]]
         code, out, err = self._host.run(argv, "", self._environment(ansible))
         self._host.write(f"{self._state}/log", out + err, 0o600)
         if code:

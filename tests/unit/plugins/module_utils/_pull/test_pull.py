@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import shutil
+import socket
 import subprocess
 import tarfile
 import typing as t
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._bundle import archive
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._join import steps as join_steps
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._pull import cli, steps
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
@@ -287,3 +289,47 @@ def test_the_program_says_what_is_wrong(
 
     assert cli.main(["--now"]) == 1
     assert "missing.json" in capsys.readouterr().err
+
+
+def _copy(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, bundle: str) -> list[str]:
+    """Make the node a copy of an image, and return where the steps of the join are recorded."""
+    image = cluster.root / "image.json"
+    image.write_text(json.dumps({"bundle": bundle}))
+    monkeypatch.setattr(steps, "IMAGE", str(image))
+    done: list[str] = []
+    monkeypatch.setattr(join_steps, "install_key", lambda _host, key: done.append(key.decode()))
+    monkeypatch.setattr(join_steps, "start_daemons", lambda _host: done.append("start"))
+    return done
+
+
+def test_a_copy_of_an_image_joins_first_and_applies_the_release_later(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = _copy(cluster, monkeypatch, hashlib.sha256(cluster.bundle.read_bytes()).hexdigest())
+
+    said = _pull(cluster).run()
+
+    assert said.startswith("this copy of an image has joined")
+    assert done == ["secret", "start"]
+    assert not cluster.played()
+    _pull(cluster).run()
+    assert len(cluster.played()) == 1
+    assert done == ["secret", "start"]
+
+
+def test_a_copy_of_an_older_image_applies_the_release_first(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = _copy(cluster, monkeypatch, "0" * 64)
+
+    _pull(cluster).run()
+
+    assert done == []
+    assert len(cluster.played()) == 1
+
+
+def test_a_copy_of_an_image_has_the_name_of_its_host(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "gpu2.cluster.example.com")
+
+    _pull(cluster, name="").run()
+
+    (argv,) = cluster.played()
+    assert argv[argv.index("--limit") + 1] == "gpu2"
