@@ -28,6 +28,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_accounts": {"_storage", "_system"},
     "_bundle": set(),
     "_join": {"_accounts", "_storage", "_system"},
+    "_pull": {"_bundle", "_join", "_system"},
     "_enroot": set(),
     "_hardware": {"_system"},
     "_nvidia": {"_system"},
