@@ -51,7 +51,7 @@ class Collectors:
     def wanted(self) -> dict[str, Callable[[], list[Sample]]]:
         """Return the collectors that this machine needs."""
         known = {"gpu": self._gpus, "xid": self._xids, "slurm": self._slurm, "machine": self._machine}
-        known["validation"] = self._validation
+        known.update(oom=self._oom, validation=self._validation)
         return {name: known[name] for name in self._config["collectors"]}
 
     def _gpus(self) -> list[Sample]:
@@ -59,6 +59,9 @@ class Collectors:
 
     def _xids(self) -> list[Sample]:
         return gpu.xids(Machine(SECONDS).kernel_log(self._xid["kernel_log"]), self._xid)
+
+    def _oom(self) -> list[Sample]:
+        return machine.oom_kills(Machine(SECONDS).kernel_log(self._xid["kernel_log"]))
 
     def _slurm(self) -> list[Sample]:
         state = None

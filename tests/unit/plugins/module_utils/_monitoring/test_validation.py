@@ -59,9 +59,7 @@ def test_the_page_shows_it() -> None:
     assert "<b>slow" not in text
 
 
-@pytest.mark.parametrize(
-    ("about", "expected"), [({}, "No validation has run."), (None, "Its result cannot be read.")]
-)
+@pytest.mark.parametrize(("about", "expected"), [({}, "No validation has run."), (None, "Its result cannot be read.")])
 def test_no_validation_is_never_green(about: dict[str, t.Any] | None, expected: str) -> None:
     text = shown(about)
 
