@@ -35,6 +35,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_nccl": {"_hardware"},
     "_slurm": {"_system"},
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
+    "_azure_events": {"_health", "_system"},
     "_azure_expiry": {"_system"},
     "_backup": {"_system"},
     "_firewall": {"_system"},
