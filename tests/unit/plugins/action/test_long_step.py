@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import typing as t
@@ -73,7 +74,8 @@ def test_a_step_reports_its_lines_and_returns_the_result_of_its_module(tmp_path:
     assert status == 0
     assert (result["changed"], result["rc"], result["stdout"]) == (True, 0, "made")
     assert "ansible_job_id" not in result
-    assert "now: Work (line 2 of about 5)" in said
+    # A busy machine misses some of its lines.
+    assert re.search(r"now: Work \(line [1-4] of about 5\)", said)
     # The job of the managed node is removed, and a second run does nothing.
     assert list((tmp_path / "jobs").iterdir()) == []
     assert not run(tmp_path, SCRIPT)[0]["changed"]
