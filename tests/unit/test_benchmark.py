@@ -166,3 +166,39 @@ def test_the_recap_names_the_nodes_that_are_not_finished(faults: t.Any) -> None:
     )
 
     assert faults.unfinished(text) == {"gpu2", "gpu3"}
+
+
+SDIAG = """
+Remote Procedure Call statistics by message type
+\tREQUEST_NODE_INFO                       ( 2007) count:{0}      ave_time:200    total_time:{1}
+\tMESSAGE_NODE_REGISTRATION_STATUS        ( 1002) count:9      ave_time:10     total_time:90
+
+Remote Procedure Call statistics by user
+\troot            (       0) count:19     ave_time:1      total_time:19
+"""
+
+
+@pytest.fixture
+def metrics() -> t.Any:
+    return loaded(ROOT / "tests/benchmark/metrics.py")
+
+
+def test_the_requests_between_two_readings_count(metrics: t.Any) -> None:
+    before, after = (
+        metrics.requests(lambda _args, text=text: (0, text, ""))
+        for text in (SDIAG.format(3, 600), SDIAG.format(4, 850))
+    )
+
+    assert metrics.added(before, after) == {"REQUEST_NODE_INFO": (1, 250)}
+
+
+@pytest.mark.parametrize(("seconds", "size", "missed"), [(0.5, 10**5, 0), (2.1, 10**5, 1), (2.1, 10**6 + 1, 2)])
+def test_a_slow_or_large_page_misses_the_budget(seconds: float, size: int, missed: int, metrics: t.Any) -> None:
+    assert len(metrics.faults({"nodes": 1000, "total": seconds, "page_bytes": size})) == missed
+
+
+def test_scaled_answers_have_as_many_nodes_as_asked_for(metrics: t.Any) -> None:
+    answers = metrics.scaled(10)
+    found = metrics.measure(lambda args: (0, answers[args[0]], ""), {}, lambda: 0.0)
+
+    assert (found["nodes"], found["jobs"], metrics.faults(found)) == (10, 40, [])
