@@ -102,9 +102,10 @@ def test_the_cost_of_one_more_node_must_not_grow(
 def test_no_machine_of_a_fleet_is_contacted_and_no_cache_of_the_user_is_written(fleet: t.Any, tmp_path: Path) -> None:
     lab = fleet.inventory(5, tmp_path)["all"]["children"]["lab"]
 
-    assert sorted(lab["hosts"]) == ["gpu3", "gpu4", "gpu5"]
+    assert sorted(lab["hosts"]) == ["gpu1", "gpu2", "gpu3", "gpu4", "gpu5"]
     assert lab["vars"] == {
         "ansible_connection": "finished",
+        "ansible_ssh_private_key_file": str(tmp_path / "key"),
         "pyxis_cache": str(tmp_path),
         "slurm_cache": str(tmp_path),
     }
