@@ -118,7 +118,8 @@ class _Judge:
             raw = {**raw, "gpucluster_vm_size": self._found_sizes[host]}
         self._machines[host] = {
             "host": raw.get("ansible_host", host),
-            "computer_name": raw.get("azure_computer_name", ""),
+            # The inventory plugins azure_vms and azure_rm.
+            "computer_name": raw.get("azure_computer_name") or raw.get("computer_name", ""),
         }
         tasks = tuple(task for task, hosts in self._tasks.items() if host in hosts)
         equal = self._sets.setdefault(tasks, sets.Distinct(self._inputs.__contains__))
