@@ -37,7 +37,7 @@ def _inventory(**nodes: str) -> dict[str, t.Any]:
     size = "Standard_ND96isr_H100_v5"
     hosts = {"head": _machine("head", "Standard_D8s_v5")}
     hosts |= {node: _machine(node, size, computer) for node, computer in nodes.items()}
-    children = {
+    children: dict[str, t.Any] = {
         "slurm_controller": {"hosts": {"head": {}}},
         "slurm_compute": {"hosts": {node: {} for node in nodes}},
     }
