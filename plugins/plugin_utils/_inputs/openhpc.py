@@ -127,12 +127,26 @@ def _functions(machine: str, values: Values, groups: Groups) -> list[str]:
     """Return the groups of this collection for one machine."""
     enable = values.get("openhpc_enable")
     if not isinstance(enable, Mapping):
-        return [name for group, names in _APPLIANCE.items() if machine in groups.get(group, ()) for name in names]
+        of_groups = [name for group, names in _APPLIANCE.items() if machine in groups.get(group, ()) for name in names]
+        return _named(machine, values, groups) or of_groups
     names = [name for key, name in _ENABLED.items() if is_true(enable.get(key, False))]
     if machine in groups.get(str(values.get("openhpc_login_only_nodes") or ""), ()):
         names.append("slurm_login")
     # A machine with programs of users and without a daemon is a login machine.
     return names or (["slurm_login"] if is_true(enable.get("runtime", False)) else [])
+
+
+def _named(machine: str, values: Values, groups: Groups) -> list[str]:
+    """Return the groups of this collection for a machine that variables name."""
+    controller = values.get("openhpc_slurm_control_host")
+    nodes = [node for one in _listed(values, "openhpc_nodegroups") for node in _nodes(one["name"], values, groups)]
+    wanted = {
+        "slurm_controller": [controller],
+        "slurm_database": [values.get("openhpc_slurmdbd_host", controller)],
+        "slurm_compute": nodes,
+        "slurm_login": groups.get(str(values.get("openhpc_login_only_nodes") or ""), ()),
+    }
+    return [name for name, machines in wanted.items() if machine in machines]
 
 
 def _config(given: t.Any) -> dict[str, t.Any]:

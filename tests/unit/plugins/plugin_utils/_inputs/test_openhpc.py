@@ -164,6 +164,26 @@ def test_the_functions_of_a_machine(machine: str, enable: dict[str, t.Any] | Non
     assert openhpc.memberships(member, [machine], {**GROUPS, **{name: [machine] for name in expected}}) == {}
 
 
+def test_variables_name_the_machines_of_groups_with_other_names() -> None:
+    values = {
+        "openhpc_cluster_name": "site",
+        "openhpc_slurm_control_host": "head",
+        "openhpc_slurmdbd_host": "db",
+        "openhpc_nodegroups": [{"name": "gpu"}],
+        "openhpc_login_only_nodes": "doors",
+    }
+    groups = {"site_gpu": ["n1", "n2"], "doors": ["door"], "all": ["head", "db", "n1", "n2", "door", "nas"]}
+
+    found = openhpc.memberships(older_names.Member("head", values, frozenset()), groups["all"], groups)
+    assert found == {
+        "head": ["slurm_controller"],
+        "db": ["slurm_database"],
+        "n1": ["slurm_compute"],
+        "n2": ["slurm_compute"],
+        "door": ["slurm_login"],
+    }
+
+
 def test_only_an_inventory_of_openhpc_is_translated() -> None:
     assert openhpc.known({"openhpc_cluster_name", "nfs_configurations", "own"}) == {
         *("openhpc_cluster_name", "nfs_configurations")
