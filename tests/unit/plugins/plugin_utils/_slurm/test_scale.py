@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import act
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import nodes as node_groups
 from ansible_collections.hpcai.gpucluster.tests.unit.support.slurm_inputs import LAB, inputs
 
+PAGE = Path(__file__).parents[5] / "docs/scale.md"
 EDGES = sorted({least for rule in scale.table().values() for least in rule["from"]} | {0, 2, 500, 10_000})
 
 
@@ -86,3 +89,13 @@ def test_a_cluster_that_grows_restarts_no_daemon(count: int) -> None:
 
 def test_every_row_has_a_source() -> None:
     assert all(len(rule["source"]) > 40 and rule["from"] for rule in scale.table().values())
+
+
+@pytest.mark.parametrize("key", sorted(scale.table()))
+def test_the_page_has_every_value(key: str) -> None:
+    row = next(line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{key}` |"))
+
+    for least, value in scale.table()[key]["from"].items():
+        assert re.search(rf"\b{least} nodes?\b", row)
+        for item in value.items() if isinstance(value, dict) else [("", value)]:
+            assert all(re.search(rf"\b{part}\b", row) for part in map(str, item) if part not in ("", "True"))
