@@ -46,8 +46,14 @@ class Run:
 
 def inventory(nodes: int, folder: Path) -> dict[str, t.Any]:
     """Return hosts in addition to those of the lab; no host is contacted, and the folder is the cache."""
-    hosts = {f"gpu{number}": {"lab_address": f"10.0.{number // 250}.{number % 250}"} for number in range(3, nodes + 1)}
-    variables = {"ansible_connection": "finished", "pyxis_cache": str(folder), "slurm_cache": str(folder)}
+    hosts = {f"gpu{number}": {"ansible_host": f"10.0.{number // 250}.{number % 250}"} for number in range(1, nodes + 1)}
+    # The address and the key are templates in the lab only; an inventory of a site has them as strings.
+    variables = {
+        "ansible_connection": "finished",
+        "ansible_ssh_private_key_file": str(folder / "key"),
+        "pyxis_cache": str(folder),
+        "slurm_cache": str(folder),
+    }
     return {
         "all": {
             "children": {
@@ -72,11 +78,9 @@ def checksums() -> dict[str, str]:
     return t.cast("dict[str, str]", json.loads(done.stdout))
 
 
-def run(name: str, nodes: int, arguments: list[str], folder: Path) -> Run:
-    """Run a playbook against so many nodes and measure it; ends this program if it fails."""
-    source, tasks, output = folder / "fleet.json", folder / "tasks.json", folder / "output"
-    source.write_text(json.dumps(inventory(nodes, folder)), encoding="utf-8")
-    environment = {
+def environment(tasks: Path) -> dict[str, str]:
+    """Return the environment of ansible-playbook; the callback writes to the file."""
+    return {
         **os.environ,
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
@@ -86,11 +90,23 @@ def run(name: str, nodes: int, arguments: list[str], folder: Path) -> Run:
         "FLEET_CHECKSUMS": json.dumps(checksums()),
         "FLEET_TASKS": str(tasks),
     }
+
+
+def start(source: Path, arguments: list[str], tasks: Path, stream: t.IO[str]) -> subprocess.Popen[str]:
+    """Start a playbook with the inventory of the lab and another one."""
     command = [str(BIN / "ansible-playbook"), "-i", "inventories/lab", "-i", str(source), *arguments]
+    return subprocess.Popen(
+        command, cwd=CHECKOUT, env=environment(tasks), stdout=stream, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def run(name: str, nodes: int, arguments: list[str], folder: Path) -> Run:
+    """Run a playbook against so many nodes and measure it; ends this program if it fails."""
+    source, tasks, output = folder / "fleet.json", folder / "tasks.json", folder / "output"
+    source.write_text(json.dumps(inventory(nodes, folder)), encoding="utf-8")
     begin = time.monotonic()
     with output.open("w") as stream:
-        process = subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=stream, stderr=subprocess.STDOUT)
-        _pid, status, used = os.wait4(process.pid, 0)
+        _pid, status, used = os.wait4(start(source, arguments, tasks, stream).pid, 0)
     if status:
         sys.exit(f"{output.read_text(encoding='utf-8')[-6000:]}\n{name} with {nodes} nodes failed")
     seconds = time.monotonic() - begin

@@ -92,8 +92,9 @@ def test_a_log_gets_the_summary_on_standard_error_only(project: Path) -> None:
     done = play(project)
 
     assert done.returncode == 2
-    assert done.stderr.splitlines() == [
-        "Summary: 6 tasks in 0 s on 2 machines; 1 unchanged.",
+    # The seconds depend on the load of this machine.
+    assert re.sub(r"in \d+ s", "in N s", done.stderr).splitlines() == [
+        "Summary: 6 tasks in N s on 2 machines; 1 unchanged.",
         "  changed a: 1 task: Change a",
         "  failed b: Fail on b: no such package more",
     ]
@@ -271,10 +272,10 @@ def test_an_event_costs_less_than_a_millisecond_at_ten_thousand_hosts() -> None:
         SimpleNamespace(host=SimpleNamespace(name=f"gpu{number}"), task=task, is_changed=lambda: True)
         for number in range(10_000)
     ]
-    began = time.perf_counter()
+    began = time.process_time()
     for result in results:
         callback.v2_runner_on_ok(result)
 
-    assert (time.perf_counter() - began) / len(results) < 0.001
+    assert (time.process_time() - began) / len(results) < 0.001
     assert len(callback.tracker.changed) == 10_000
     assert not callback.disabled

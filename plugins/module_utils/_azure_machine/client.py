@@ -1,0 +1,183 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Send requests to Azure Resource Manager from a machine, with the managed identity of the machine."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import time
+import typing as t
+import urllib.error
+import urllib.parse
+import urllib.request
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Body = dict[str, t.Any]
+
+_SECONDS = 30
+_MOST = 64 * 1024 * 1024
+_LONGEST_WAIT = 20.0  # seconds that a request waits once if Azure asks for it
+_ROLE = "the identity of the controller needs the role Contributor on the resource group"
+
+
+class AzureError(Exception):
+    """A request failed; the message contains the reason."""
+
+
+class RefusedError(AzureError):
+    """Azure answered with an error: the attributes are its HTTP status and its code."""
+
+    def __init__(self, text: str, status: int, code: str = "") -> None:
+        super().__init__(text)
+        self.status = status
+        self.code = code
+
+
+class Answer(t.NamedTuple):
+    """The body of an answer, the time of the server in seconds since 1970, and the address of a running operation."""
+
+    body: Body
+    now: float | None
+    operation: str = ""
+
+
+class Place(t.NamedTuple):
+    """The addresses of Resource Manager and of the metadata service, and the identity if the machine has several."""
+
+    resource_manager: str
+    metadata: str
+    client_id: str
+
+
+class Client:
+    """Requests of one machine. The token is requested once."""
+
+    def __init__(self, place: Place, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._place = place
+        self._sleep = sleep
+        self._token = ""
+        # The metadata service is never behind a proxy.
+        self._local = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._remote = urllib.request.build_opener(_NoRedirect())
+
+    def metadata(self, path: str, query: dict[str, str]) -> Body:
+        """Return what the metadata service of this machine answers."""
+        url = f"{self._place.metadata}{path}?{urllib.parse.urlencode(query)}"
+        request = urllib.request.Request(url, headers={"Metadata": "true"})  # noqa: S310
+        return self._sent(self._local, request, f"GET {path}").body
+
+    def ask(self, method: str, path: str, query: Mapping[str, str], body: Body | None = None) -> Answer:
+        """
+        Send a request for a path with its query, or for a complete URL of Azure.
+
+        If Azure is too busy, wait once as long as it asks, at most 20 seconds.
+        """
+        url = self._url(path, query)
+        try:
+            return self._asked(method, url, body)
+        except _BusyError as exc:
+            self._sleep(exc.seconds)
+            return self._asked(method, url, body)
+
+    def rows(self, path: str, query: Mapping[str, str]) -> list[Body]:
+        """Return all rows of a list."""
+        found: list[Body] = []
+        following: str | None = path
+        while following:
+            body = self.ask("GET", following, query if following == path else {}).body
+            found += [one for one in body.get("value") or [] if isinstance(one, dict)]
+            following = body.get("nextLink")
+        return found
+
+    def _url(self, path: str, query: Mapping[str, str]) -> str:
+        home = self._place.resource_manager
+        if path.startswith(f"{home}/"):
+            return path
+        if not path.startswith("/"):
+            raise AzureError(f"Azure names an address that is not below {home}")
+        return f"{home}{path}?{urllib.parse.urlencode(query)}"
+
+    def _asked(self, method: str, url: str, body: Body | None) -> Answer:
+        self._token = self._token or self._sign_in()
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(url, data=data, method=method, headers=headers)  # noqa: S310
+        return self._sent(self._remote, request, f"{method} {urllib.parse.urlsplit(url).path}")
+
+    def _sign_in(self) -> str:
+        query = {"api-version": "2018-02-01", "resource": f"{self._place.resource_manager}/"}
+        if self._place.client_id:
+            query["client_id"] = self._place.client_id
+        token = self.metadata("/metadata/identity/oauth2/token", query).get("access_token")
+        if not token:
+            raise AzureError("the metadata service returned no token; does this machine have a managed identity?")
+        return str(token)
+
+    def _sent(self, opener: urllib.request.OpenerDirector, request: urllib.request.Request, what: str) -> Answer:
+        try:
+            with opener.open(request, timeout=_SECONDS) as answer:
+                operation = answer.headers.get("Azure-AsyncOperation") or answer.headers.get("Location") or ""
+                return Answer(_decoded(answer.read(_MOST)), _clock(answer.headers.get("Date")), operation)
+        except urllib.error.HTTPError as exc:
+            raise _refusal(exc, what) from None
+        except (OSError, ValueError) as exc:
+            raise AzureError(f"{what}: no answer: {exc}") from None
+
+
+class _BusyError(RefusedError):
+    """Azure asks for a pause of some seconds."""
+
+    seconds = 0.0
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A token must not follow a redirect."""
+
+    def redirect_request(self, *_args: t.Any, **_more: t.Any) -> None:
+        """Follow no redirect."""
+
+
+def _refusal(exc: urllib.error.HTTPError, what: str) -> RefusedError:
+    code, reason = _reason(exc)
+    text = f"{what}: {exc.code} {reason}"
+    if exc.code not in (429, 503):
+        return RefusedError(text, exc.code, code)
+    busy = _BusyError(text, exc.code, code)
+    after = str(exc.headers.get("Retry-After") or "")
+    busy.seconds = min(float(after) if after.isdecimal() else 1.0, _LONGEST_WAIT)
+    return busy
+
+
+def _decoded(content: bytes) -> Body:
+    found = json.loads(content) if content.strip() else {}
+    if not isinstance(found, dict):
+        raise ValueError("the answer is no mapping")
+    return found
+
+
+def _clock(date: str | None) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(date or "").timestamp()
+    except (TypeError, ValueError, IndexError):
+        return None
+
+
+def _reason(exc: urllib.error.HTTPError) -> tuple[str, str]:
+    """Return the code and the text of an error."""
+    code = ""
+    try:
+        error = _decoded(exc.read(_MOST))
+        error = error["error"] if isinstance(error.get("error"), dict) else error
+        code = str(error.get("code", ""))
+        text = f"{code}: {error.get('message') or error.get('error_description', '')}"
+    except (OSError, ValueError):
+        text = str(exc.reason)
+    if exc.code == 403:
+        text += f" ({_ROLE})"
+    return code, " ".join(text.split())[:500]

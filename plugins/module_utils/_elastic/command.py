@@ -1,0 +1,78 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+A cloud behind a program of the site.
+
+The program is called with one of three words and reads one JSON object, C({"set": NAME, "nodes": [NAME, ...]}):
+
+* C(list) prints C({"machines": [{"node": NAME, "gone": false}]}): all machines of the set; C(gone) is true while one
+  is being deleted;
+* C(start) requests machines for the nodes and returns at once. It prints C({"failed": {NAME: REASON}}) for nodes that
+  get none, such as after a failed allocation. A node that has a machine already is no error;
+* C(stop) requests the deletion of the machines of the nodes. A missing machine is no error.
+
+Another exit status than 0 is an error of the whole call: nothing is concluded from it, and the next pass repeats it.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .cloud import ElasticError, Machine
+
+if t.TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
+
+    from .cloud import Set
+
+
+class CommandCloud:
+    """The machines of one set, by a program with a time limit."""
+
+    def __init__(self, run: Runner, one: Set) -> None:
+        self._run = run
+        self._program = str(one.options["program"])
+        self._set = one
+
+    def machines(self) -> list[Machine]:
+        """Return all machines of the set."""
+        found = self._called("list", self._set.nodes).get("machines")
+        if not isinstance(found, list):
+            raise ElasticError(f"{self._program} list printed no list of machines")
+        return [Machine(str(one["node"]), str(one["node"]), bool(one.get("gone"))) for one in map(_entry, found)]
+
+    def start(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Request machines and return the nodes that get none."""
+        failed = self._called("start", nodes).get("failed") or {}
+        if not isinstance(failed, dict):
+            raise ElasticError(f"{self._program} start printed no mapping of failed nodes")
+        return {str(node): str(reason) for node, reason in failed.items() if node in set(nodes)}
+
+    def stop(self, machines: Sequence[Machine]) -> None:
+        """Request the deletion of machines."""
+        self._called("stop", [machine.id for machine in machines])
+
+    def _called(self, word: str, nodes: Sequence[str]) -> dict[str, t.Any]:
+        data = json.dumps({"set": self._set.name, "nodes": list(nodes)})
+        code, out, err = self._run([self._program, word], data)
+        if code:
+            raise ElasticError(f"{self._program} {word} exited {code}: {err.strip()[-500:]}")
+        try:
+            found = json.loads(out) if out.strip() else {}
+        except ValueError as exc:
+            raise ElasticError(f"{self._program} {word} printed no JSON: {exc}") from None
+        if not isinstance(found, dict):
+            raise ElasticError(f"{self._program} {word} printed no object")
+        return found
+
+
+def _entry(one: t.Any) -> dict[str, t.Any]:
+    if not isinstance(one, dict) or not one.get("node"):
+        raise ElasticError(f"a machine without a node: {one!r}")
+    return one

@@ -1,0 +1,284 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Passes over a Slurm and a cloud that behave as documented."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.cloud import ElasticError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.slurm import Slurm
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.state import Store
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+from ansible_collections.hpcai.gpucluster.tests.unit.support.elastic import (
+    ENDING,
+    OFF,
+    STARTING,
+    UP,
+    Clock,
+    KilledHost,
+    World,
+    passes,
+)
+
+if t.TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def clock(world: World) -> Clock:
+    return Clock(world)
+
+
+def test_nodes_that_slurm_resumes_get_machines_by_one_call(world: World, clock: Clock) -> None:
+    world.set(STARTING, "c1", "c2", "c3")
+
+    passes(world, clock)[0].until_settled(120, ["c1", "c2", "c3"])
+
+    assert world.calls("start") == [["c1", "c2", "c3"]]
+    assert world.machines() == ["c1", "c2", "c3"]
+
+
+def test_a_repeated_resume_starts_nothing(world: World, clock: Clock) -> None:
+    world.set(STARTING, "c1")
+    for _turn in range(3):
+        passes(world, clock)[0].once(["c1"])
+
+    assert world.calls("start") == [["c1"]]
+
+
+def test_a_busy_slurm_delays_no_start_and_deletes_nothing(world: World, clock: Clock) -> None:
+    world.change(silent=True, machines={"c4": False})
+
+    passes(world, clock)[0].once(["c1"])
+
+    assert world.machines() == ["c1", "c4"]
+
+
+@pytest.mark.parametrize("fault", [{"silent": True}, {"nodes": {}}, {"broken": 1}])
+def test_nothing_follows_from_a_missing_answer(world: World, clock: Clock, fault: dict[str, t.Any]) -> None:
+    world.change(machines={"c1": False, "stray": False})
+    world.set(UP, "c2")
+    made, _said = passes(world, clock)
+    made.once()
+    world.change(**fault)
+    for _turn in range(5):
+        clock.now += 1000
+        made.once()
+
+    assert world.machines() == ["c1", "stray"]
+    assert "requeued" not in world.load()
+
+
+def test_suspended_nodes_are_idle_as_soon_as_their_machines_are_gone(world: World, clock: Clock) -> None:
+    world.change(machines={"c1": False, "c2": False})
+    world.set(ENDING, "c1")
+    world.set(UP, "c2")
+
+    passes(world, clock)[0].until_settled(120)
+
+    assert world.machines() == ["c2"]
+    assert world.flags("c1") == OFF
+    assert clock.slept < 5
+
+
+def test_a_late_suspend_keeps_the_machine_of_a_node_that_runs_again(world: World, clock: Clock) -> None:
+    world.change(machines={"c1": False})
+    world.set(UP, "c1")
+
+    passes(world, clock)[0].until_settled(120)
+
+    assert world.machines() == ["c1"]
+
+
+def test_nodes_without_capacity_are_idle_again_and_their_jobs_requeued(world: World, clock: Clock) -> None:
+    world.change(room=1)
+    world.set(STARTING, "c1", "c2", "c3")
+    made, said = passes(world, clock)
+
+    made.until_settled(120, ["c1", "c2", "c3"])
+
+    assert world.load()["requeued"] == ["c2", "c3"]
+    assert [world.flags(name) for name in ("c1", "c2", "c3")] == [UP, OFF, OFF]
+    assert clock.slept < 30
+    assert any("2 nodes get no machine, back to idle~: c2, c3: AllocationFailed" in line for line in said)
+
+
+def test_a_set_without_capacity_is_not_asked_again_for_a_minute(world: World, clock: Clock) -> None:
+    world.change(room=0)
+    for _turn in range(2):
+        world.set(STARTING, "c1")
+        passes(world, clock)[0].until_settled(120, ["c1"])
+    assert len(world.calls("start")) == 1
+
+    clock.now += 61
+    world.change(room=1)
+    world.set(STARTING, "c1")
+    passes(world, clock)[0].until_settled(120, ["c1"])
+    assert world.machines() == ["c1"]
+
+
+def test_a_machine_of_the_last_run_is_gone_before_the_next_one_starts(world: World, clock: Clock) -> None:
+    world.change(machines={"c1": True})
+    world.set(STARTING, "c1")
+
+    assert passes(world, clock)[0].once(["c1"])
+
+    assert world.calls("start") == []
+    world.tick()
+    passes(world, clock)[0].once(["c1"])
+    assert world.calls("start") == [["c1"]]
+
+
+@pytest.mark.parametrize("name", ["c1", "stray"])
+def test_an_orphan_is_deleted_after_a_minute(world: World, clock: Clock, name: str) -> None:
+    world.change(machines={name: False})
+    made, said = passes(world, clock)
+    made.once()
+    assert world.machines() == [name]
+    clock.now += 61
+    made.once()
+
+    assert world.machines() == []
+    assert any("1 of them unknown to Slurm" in line for line in said)
+
+
+def test_a_node_that_lost_its_machine_is_idle_again_after_a_minute(world: World, clock: Clock) -> None:
+    world.set(["DOWN", "CLOUD", "NOT_RESPONDING"], "c1", reason="Not responding")
+    world.set(UP, "c2")
+    made, _said = passes(world, clock)
+    made.once()
+    assert "requeued" not in world.load()
+    clock.now += 61
+    made.until_settled(60)
+
+    assert world.load()["requeued"] == ["c1", "c2"]
+    assert world.flags("c1") == world.flags("c2") == OFF
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"), [(["IDLE", "CLOUD", "DRAIN"], "admin looks"), (["DOWN", "CLOUD"], "admin looks")]
+)
+def test_what_an_administrator_took_out_is_not_changed(
+    world: World, clock: Clock, state: list[str], reason: str
+) -> None:
+    world.set(state, "c1", reason=reason)
+    world.set(["DOWN", "CLOUD", "POWERED_DOWN"], "c2", reason=reason)
+    world.set([*ENDING, "DRAIN"], "c3", reason=reason)
+    before = world.load()["nodes"]
+    made, _said = passes(world, clock)
+    for _turn in range(3):
+        made.once()
+        clock.now += 100
+
+    assert world.load()["nodes"] == before
+
+
+def test_a_machine_that_did_not_come_in_time_is_given_up(world: World, clock: Clock) -> None:
+    world.change(machines={"c1": False})
+    world.set(["DOWN", "CLOUD", "POWERED_DOWN"], "c1", reason="ResumeTimeout reached")
+
+    passes(world, clock)[0].until_settled(120)
+
+    assert world.machines() == []
+    assert world.flags("c1") == OFF
+
+
+def test_nodes_that_always_run_are_started(world: World, clock: Clock) -> None:
+    world.set([*OFF, "DRAIN"], "c2")
+    made, _said = passes(world, clock, min_count=2)
+    for _turn in range(2):
+        made.once()
+
+    assert world.machines() == ["c1"]
+
+
+def test_other_nodes_are_never_touched(world: World, clock: Clock) -> None:
+    world.set(["DOWN", "NOT_RESPONDING"], "c4", reason="Not responding")
+    made, _said = passes(world, clock, nodes=["c1", "c2", "c3"])
+    for _turn in range(3):
+        made.once()
+        clock.now += 100
+
+    assert world.flags("c4") == ["DOWN", "NOT_RESPONDING"]
+
+
+def test_a_second_pass_waits_for_the_first(world: World) -> None:
+    store = Store(Host(world.run), str(world.directory), sleep=lambda _seconds: None)
+    with store.locked(), pytest.raises(ElasticError, match="another pass has the lock"), store.locked(0.05):
+        pass
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"seen": 3}'])
+def test_a_damaged_memory_is_an_empty_one(world: World, text: str) -> None:
+    (world.directory / "state.json").write_text(text, encoding="utf-8")
+    with Store(Host(world.run), str(world.directory)).locked() as memory:
+        assert (memory.seen, memory.assigned) == ({}, {})
+
+
+def killed(world: World, clock: Clock, asked: list[str], at: int) -> bool:
+    """Run a resume or suspend in a process that dies at one of its accesses; return whether it did."""
+    child = os.fork()
+    if child == 0:
+        made, _said = passes(world, clock, KilledHost(world.run, at))
+        made.until_settled(3, asked)
+        os._exit(0)
+    _pid, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def test_after_fifty_random_kills_there_are_no_orphans_and_no_zombies(tmp_path: Path) -> None:
+    world = World(tmp_path, 8)
+    clock, choice, kills = Clock(world), random.Random(21), 0
+    names = list(world.load()["nodes"])
+    while kills < 50:
+        node = choice.choice(names)
+        if "POWERED_DOWN" in world.flags(node):
+            world.set(STARTING, node)
+        elif world.flags(node) == UP:
+            world.set(ENDING, node)
+        content = world.load()
+        content["room"] = choice.choice([3, 8])
+        if choice.random() < 0.3:  # the cloud takes a machine away, or a person makes one
+            content["machines"].pop(choice.choice(names), None)
+            content["machines"][choice.choice([*names, "stray"])] = False
+        world.save(content)
+        kills += killed(world, clock, [node], choice.randrange(1, 16))
+        clock.now += choice.choice([1, 31, 61])
+        world.tick()
+
+    running = next(name for name in names if world.flags(name) == UP)
+    kept = {name: gone for name, gone in world.load()["machines"].items() if name != running}
+    world.change(room=9, machines={**kept, "stray": False})
+    made, _said = passes(world, clock)
+    for _turn in range(4):
+        made.until_settled(60)
+        clock.now += 61
+    states = {name: state for name, (state, _reason) in world.load()["nodes"].items()}
+    expected = sorted(name for name, state in states.items() if "POWERED_DOWN" not in state)
+    assert world.machines() == expected
+    assert all(state in (OFF, UP) for state in states.values())
+
+
+def test_slurm_is_told_of_no_machine_by_a_plain_reason() -> None:
+    seen: list[list[str]] = []
+
+    def run(argv: list[str], *_more: t.Any) -> tuple[int, str, str]:
+        seen.append(argv)
+        return 0, "", ""
+
+    Slurm(run).power_down(["c1"], 'no "room"\nhere' + "x" * 300)
+
+    assert seen[0][-1].startswith("reason=gpucluster-elastic: no  room  here")
+    assert len(seen[0][-1]) <= 210
