@@ -13,7 +13,13 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as record_facts
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import actions, conf, hostlist, node_lines
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import (
+    actions,
+    conf,
+    elastic,
+    hostlist,
+    node_lines,
+)
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,6 +38,7 @@ def slurm_conf(inputs: Inputs, cgroup: bool = False) -> Config:
     parts = (
         *(_cluster(inputs), _jobs(inputs, cgroup), _shares(inputs), _health(inputs), _scheduling(inputs)),
         _accounting(inputs),
+        elastic.settings(inputs["slurm_elastic"], inputs["slurm_nodes"]),
     )
     ours = {key: value for part in parts for key, value in part.items()}
     return merged(ours, inputs["slurm_config"], join=True)
@@ -143,7 +150,7 @@ def _cluster(inputs: Inputs) -> Config:
     return {
         "ClusterName": inputs["slurm_cluster_name"],
         "SlurmctldHost": list(inputs["slurm_controllers"]),
-        "SlurmctldParameters": {"enable_configless": True},
+        "SlurmctldParameters": {"enable_configless": True, **elastic.parameters(inputs["slurm_elastic"])},
         "SlurmUser": "slurm",
         "AuthType": "auth/munge",
         "CredType": "cred/munge",
