@@ -14,11 +14,12 @@ from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._once.shared import EvaluatedOnce
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs.other_action import run_action
 
 
-class ActionModule(ActionBase):
+class ActionModule(EvaluatedOnce, ActionBase):
     """Build a program on the control node, and copy it to the managed node with the files that it needs."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

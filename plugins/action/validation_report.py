@@ -14,7 +14,12 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report, report_junit, report_page
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import (
+    report,
+    report_brief,
+    report_junit,
+    report_page,
+)
 
 
 class ActionModule(ActionBase):
@@ -36,12 +41,14 @@ class ActionModule(ActionBase):
             "plots": {"type": "bool", "default": True},
         }
         __, arguments = self.validate_argument_spec(argument_spec=spec)
-        found = _report(arguments, datetime.now(timezone.utc))
+        now = datetime.now(timezone.utc)
+        found = _report(arguments, now)
         directory = Path(arguments["directory"]) / arguments["run"]
         if not self._task.check_mode:
             _write(directory, found, arguments["plots"])
         result.update({key: found[key] for key in ("verdict", "summary", "worst")})
         result.update(changed=True, page=str(directory / "report.html"))
+        result["brief"] = report_brief.brief(found, int(now.timestamp()))
         return result
 
 

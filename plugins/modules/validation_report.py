@@ -111,4 +111,9 @@ page:
   description: Path of C(report.html).
   returned: always
   type: str
+brief:
+  description: Time, verdict, states of the stages and slowest figures, for the monitoring.
+  returned: always
+  type: dict
+  version_added: 0.3.0
 """

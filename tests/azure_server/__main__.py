@@ -1,4 +1,8 @@
-"""Serve: C(python -m azure_server --certificate cert.pem), in the folder tests; the port is printed first."""
+"""
+Serve: C(python -m azure_server --certificate cert.pem), in the folder tests; the port is printed first.
+
+Without a certificate it serves HTTP, as the metadata service does.
+"""
 
 from __future__ import annotations
 
@@ -106,6 +110,8 @@ def _controlled(path: str, body: bytes) -> t.Any:
         state.faults = faults.expanded(json.loads(body))
     elif path == "/_events":
         state.imds.change(json.loads(body))
+    elif path == "/_started":
+        return state.imds.started
     elif path == "/_contents":
         state.settle()
         return state.contents()
@@ -132,12 +138,14 @@ class _TlsHandler(Handler):
 def main() -> None:
     """Serve until the standard input ends, which it does when the parent is gone."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--certificate", required=True)
+    parser.add_argument("--certificate")
+    parser.add_argument("--port", type=int, default=0)
     arguments = parser.parse_args()
-    _TlsHandler.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _TlsHandler.context.load_cert_chain(arguments.certificate)
+    if arguments.certificate:
+        _TlsHandler.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        _TlsHandler.context.load_cert_chain(arguments.certificate)
     Handler.state = State({})
-    server = Server(("127.0.0.1", 0), _TlsHandler)
+    server = Server(("127.0.0.1", arguments.port), _TlsHandler if arguments.certificate else Handler)
     server.handle_error = lambda *_args: None  # type: ignore[method-assign]
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)

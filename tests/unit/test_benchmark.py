@@ -102,9 +102,10 @@ def test_the_cost_of_one_more_node_must_not_grow(
 def test_no_machine_of_a_fleet_is_contacted_and_no_cache_of_the_user_is_written(fleet: t.Any, tmp_path: Path) -> None:
     lab = fleet.inventory(5, tmp_path)["all"]["children"]["lab"]
 
-    assert sorted(lab["hosts"]) == ["gpu3", "gpu4", "gpu5"]
+    assert sorted(lab["hosts"]) == ["gpu1", "gpu2", "gpu3", "gpu4", "gpu5"]
     assert lab["vars"] == {
         "ansible_connection": "finished",
+        "ansible_ssh_private_key_file": str(tmp_path / "key"),
         "pyxis_cache": str(tmp_path),
         "slurm_cache": str(tmp_path),
     }
@@ -120,3 +121,39 @@ def test_a_finished_node_has_its_programs_and_takes_jobs() -> None:
     assert (stat["changed"], stat["stat"]["checksum"]) == (False, "abc")
     assert [node for node, state in waited["nodes"].items() if state["registered"]] == ["gpu1", "gpu9"]
     assert len({one["ansible_ssh_host_key_ed25519_public"] for one in keys}) == 2
+
+
+SDIAG = """
+Remote Procedure Call statistics by message type
+\tREQUEST_NODE_INFO                       ( 2007) count:{0}      ave_time:200    total_time:{1}
+\tMESSAGE_NODE_REGISTRATION_STATUS        ( 1002) count:9      ave_time:10     total_time:90
+
+Remote Procedure Call statistics by user
+\troot            (       0) count:19     ave_time:1      total_time:19
+"""
+
+
+@pytest.fixture
+def metrics() -> t.Any:
+    return loaded(ROOT / "tests/benchmark/metrics.py")
+
+
+def test_the_requests_between_two_readings_count(metrics: t.Any) -> None:
+    before, after = (
+        metrics.requests(lambda _args, text=text: (0, text, ""))
+        for text in (SDIAG.format(3, 600), SDIAG.format(4, 850))
+    )
+
+    assert metrics.added(before, after) == {"REQUEST_NODE_INFO": (1, 250)}
+
+
+@pytest.mark.parametrize(("seconds", "size", "missed"), [(0.5, 10**5, 0), (2.1, 10**5, 1), (2.1, 10**6 + 1, 2)])
+def test_a_slow_or_large_page_misses_the_budget(seconds: float, size: int, missed: int, metrics: t.Any) -> None:
+    assert len(metrics.faults({"nodes": 1000, "total": seconds, "page_bytes": size})) == missed
+
+
+def test_scaled_answers_have_as_many_nodes_as_asked_for(metrics: t.Any) -> None:
+    answers = metrics.scaled(10)
+    found = metrics.measure(lambda args: (0, answers[args[0]], ""), {}, lambda: 0.0)
+
+    assert (found["nodes"], found["jobs"], metrics.faults(found)) == (10, 40, [])

@@ -27,7 +27,7 @@ _STATE = re.compile(r"\bState=(\S+)")
 _REASON = re.compile(r"^\s*Reason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?\s*$", re.MULTILINE)
 _NAME = re.compile(r"[a-z0-9_]+")
 # States in which Slurm itself removes the node or brings it back.
-_HANDS_OFF = {
+HANDS_OFF = {
     "REBOOT_ISSUED",
     "REBOOT_REQUESTED",
     "POWERING_DOWN",
@@ -102,7 +102,7 @@ def named(text: str) -> list[str]:
 def decide(now: Node, verdicts: Sequence[Verdict], resume: bool) -> Action:
     """Select the action by the rules of docs/health.md, in this order."""
     sick = [verdict for verdict in verdicts if verdict.status == UNHEALTHY]
-    if now.flags & _HANDS_OFF:
+    if now.flags & HANDS_OFF:
         return Action("leave", "Slurm is rebooting or powering the node")
     if sick:
         return _when_sick(now, sick, {verdict.check for verdict in verdicts if verdict.status == HEALTHY})

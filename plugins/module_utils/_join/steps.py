@@ -64,13 +64,13 @@ def join(host: Host, directory: Path, settings: Settings, key: bytes) -> list[st
     node = _elastic_node(host, directory, settings.get("elastic") or [])
     done = _accounts(host, settings["accounts"])
     done += _packages(host, ["munge", "nfs-common"] if settings["mounts"] else ["munge"])
-    done += _key(host, key)
+    done += install_key(host, key)
     done += _user(host, settings["slurm"])
     done += _slurm(host, directory, settings, node)
     done += _plugins(host, directory, settings["plugins"])
     done += _pam(host, settings["pam"])
     done += _mounts(host, settings["mounts"])
-    return done + _daemons(host)
+    return done + start_daemons(host)
 
 
 def _refuse_another_release(host: Host, release: Mapping[str, str]) -> None:
@@ -131,7 +131,7 @@ def _installed(host: Host, name: str) -> bool:
     return code == 0 and out.strip() == "installed"
 
 
-def _key(host: Host, key: bytes) -> list[str]:
+def install_key(host: Host, key: bytes) -> list[str]:
     """Install the munge key. Nobody but munge can read it at any moment."""
     if _has(host, MUNGE_KEY) and host.head(MUNGE_KEY, len(key) + 1) == key:
         return []
@@ -246,7 +246,8 @@ def _mounts(host: Host, entries: Sequence[Settings]) -> list[str]:
     return [f"mount {entry.path}" for entry in plan.mount]
 
 
-def _daemons(host: Host) -> list[str]:
+def start_daemons(host: Host) -> list[str]:
+    """Start munge and slurmd, now and at boot."""
     _call(host, ["systemctl", "daemon-reload"])
     for unit in ("munge", "slurmd"):
         _call(host, ["systemctl", "enable", "--quiet", unit])

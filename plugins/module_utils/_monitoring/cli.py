@@ -25,7 +25,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi impor
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import bounded_runner, feeding_runner
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
-from . import gpu, live, machine, page, slurm
+from . import gpu, live, machine, page, slurm, validation
 from .text import Sample, render, sample
 
 if t.TYPE_CHECKING:
@@ -51,6 +51,7 @@ class Collectors:
     def wanted(self) -> dict[str, Callable[[], list[Sample]]]:
         """Return the collectors that this machine needs."""
         known = {"gpu": self._gpus, "xid": self._xids, "slurm": self._slurm, "machine": self._machine}
+        known.update(oom=self._oom, validation=self._validation)
         return {name: known[name] for name in self._config["collectors"]}
 
     def _gpus(self) -> list[Sample]:
@@ -58,6 +59,9 @@ class Collectors:
 
     def _xids(self) -> list[Sample]:
         return gpu.xids(Machine(SECONDS).kernel_log(self._xid["kernel_log"]), self._xid)
+
+    def _oom(self) -> list[Sample]:
+        return machine.oom_kills(Machine(SECONDS).kernel_log(self._xid["kernel_log"]))
 
     def _slurm(self) -> list[Sample]:
         state = None
@@ -72,8 +76,19 @@ class Collectors:
         about = self._config.get("page")
         if about:
             now = live.read(about["prometheus"], live.fetched)
-            text = page.page(state, now, self._host.read(about["style"]), time.time(), about["cluster"])
+            style = self._host.read(about["style"])
+            text = page.page(state, now, style, time.time(), about["cluster"], self._brief())
             self._host.write(about["path"], text)
+
+    def _brief(self) -> dict[str, t.Any] | None:
+        """Return the brief of the last validation; None if its file is broken."""
+        try:
+            return validation.parse(self._host.read(validation.PATH))
+        except ValueError:
+            return None
+
+    def _validation(self) -> list[Sample]:
+        return validation.samples(validation.parse(self._host.read(validation.PATH)))
 
     def _machine(self) -> list[Sample]:
         path = f"{self._check.get('state_dir') or '/run/gpucluster-check'}/state.json"

@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import calendar
+import collections
 import json
+import re
 import time
 import typing as t
 
@@ -17,6 +19,8 @@ from .text import Sample, sample
 if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
+_OOM = re.compile(r"oom-kill:constraint=(\w+)")
+_JOB = re.compile(r"task_memcg=[^,]*/job_(\d+)")
 _ESCAPES = {"\\040": " ", "\\011": "\t", "\\134": "\\"}
 
 
@@ -34,6 +38,18 @@ def mounts(fstab: str, mounted: str) -> list[Sample]:
     """Return whether each mount of fstab is mounted; mounted is the content of /proc/self/mounts."""
     present = {_plain(line.split()[1]) for line in mounted.splitlines() if len(line.split()) > 1}
     return [sample("gpucluster_mount_up", float(path in present), mountpoint=path) for path in sorted(_wanted(fstab))]
+
+
+def oom_kills(lines: t.Iterable[str]) -> list[Sample]:
+    """Return how often the kernel killed a process for memory, by Slurm's job; scope says whose memory was full."""
+    found = [(match[1], _JOB.search(line)) for line in lines for match in [_OOM.search(line)] if match]
+    counts = collections.Counter(
+        ("group" if "MEMCG" in limit else "machine", job[1] if job else "") for limit, job in found
+    )
+    return [
+        sample("gpucluster_oom_kill_total", count, scope=scope, job_id=job)
+        for (scope, job), count in sorted(counts.items())
+    ]
 
 
 def _wanted(fstab: str) -> set[str]:

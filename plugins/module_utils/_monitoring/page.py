@@ -47,9 +47,12 @@ def kind(node: Record) -> tuple[str, str, str]:
     return found or ("fail", "unknown", "?")
 
 
-def page(state: slurm.State | None, live: Live, style: str, now: float, cluster: str = "") -> str:
-    """Return the page. state is None if Slurm does not answer."""
-    body = "".join([*_head(state, live, now, cluster), *_alerts(live), *(_body(state, live) if state else [])])
+def page(
+    state: slurm.State | None, live: Live, style: str, now: float, cluster: str = "", brief: Record | None = None
+) -> str:
+    """Return the page. state is None if Slurm does not answer; brief is None if the last validation is not known."""
+    tables = _body(state, live) if state else ()
+    body = "".join([*_head(state, live, now, cluster), *_alerts(live), *tables, *_validation(brief)])
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="60">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
@@ -192,6 +195,27 @@ def _queue(jobs: Sequence[Record]) -> list[tuple[t.Any, ...]]:
     waiting = (job for job in jobs if "pending" in slurm.job_states(job))
     counts = collections.Counter((job["partition"], job["state_reason"]) for job in waiting)
     return [(*what, count) for what, count in counts.most_common()]
+
+
+def _validation(brief: Record | None) -> Iterator[str]:
+    """Yield the last validation. Only a verdict of pass is green."""
+    yield "<h2>Last validation</h2>"
+    if not brief:
+        yield f"<p>{'No validation has run.' if brief is not None else 'Its result cannot be read.'}</p>"
+        return
+    name = brief["verdict"] if brief["verdict"] in ("pass", "warn") else "fail"
+    at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(brief["ended"]))
+    yield f'<article class="{name}"><b class="{name}">{_text(brief["verdict"])}, {at}</b>'
+    yield f"<p>{_text(brief['summary'])}</p></article>"
+    stages = ", ".join(f"{name} {state.replace('_', ' ')}" for name, state in brief["stages"].items())
+    yield f"<p>{_text(stages)}</p>"
+    rows = [(row["title"], f"{row['slowest']:.4g} {row['unit']}", row["who"] or "") for row in _known(brief)]
+    if rows:
+        yield _table("Slowest figures of the last validation", ("operation", "figure", "nodes"), rows)
+
+
+def _known(brief: Record) -> list[Record]:
+    return [row for row in brief["figures"] if row["slowest"] is not None]
 
 
 def _table(title: str, names: Sequence[str], rows: Sequence[tuple[t.Any, ...]]) -> str:

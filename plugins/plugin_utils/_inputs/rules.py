@@ -75,6 +75,8 @@ _SIZE_OF_ROLE = re.compile(r"([a-z]+)_vm_size(_record)?")
 # Former prefixes of inputs, with the prefixes to try instead.
 _OTHER_PREFIXES = {"nhc_": ("health_", "health_nhc_")}
 _RANGES: dict[str, tuple[int, int]] = {
+    "azure_events_interval": (1, 10),
+    "azure_events_requeue_seconds": (0, 3600),
     "backup_keep": (1, 10_000),
     "base_nofile": (1024, 1 << 30),
     "enroot_images_reserve_gib": (0, 1 << 20),
@@ -83,6 +85,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "gpu_driver_wait_seconds": (0, 3600),
     "gpu_graphics_clock": (0, 10_000),
     "gpu_memory_clock": (0, 20_000),
+    "monitoring_logs_gib": (1, 1 << 20),
     "monitoring_port": (1, 65_535),
     "monitoring_retention_days": (1, 3650),
     "monitoring_scrape_seconds": (1, 3600),
@@ -341,6 +344,7 @@ _RULES: dict[str, Rule] = {
     "lmod_paths": _each(path),
     "lmod_software": _software,
     "monitoring_address": host,
+    "monitoring_logs_server": host,
     "monitoring_password_hash": _empty_or(_matches(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}", "a bcrypt hash")),
     "monitoring_receivers": _receivers,
     "monitoring_server_address": host,
@@ -506,6 +510,9 @@ def _monitoring(values: Values) -> Iterator[str]:
         if len(missing) == 1:
             (given,) = set(names) - set(missing)
             yield f"{given}: found a value; allowed with {missing[0]} only, because each needs the other"
+    secure = inputs_types.is_true(values.get("monitoring_logs")) and values.get("monitoring_tls_certificate")
+    if secure and not values.get("monitoring_tls_ca"):
+        yield "monitoring_logs: found true with monitoring_tls_certificate; allowed with monitoring_tls_ca only"
 
 
 _PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (

@@ -229,8 +229,8 @@ def test_jobs_copy_at_the_same_time(tmp_path: Path, corpus: list[Path]) -> None:
 def test_a_part_that_another_job_removes_between_two_looks_is_no_error(
     tmp_path: Path, corpus: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part, looks = tmp_path / "local/.a.bin.part", []
-    stat = Path.stat
+    part, stat = tmp_path / "local/.a.bin.part", Path.stat
+    looks: list[Path] = []
 
     def removed_after_a_look(path: Path, **options: bool) -> os.stat_result:
         found = stat(path, **options)

@@ -74,3 +74,26 @@ def test_the_end_of_a_certificate(tmp_path: Path) -> None:
 
     assert abs(good.value - time.time() - 10 * 86400) < 120
     assert missing.value == 0
+
+
+def test_processes_that_the_kernel_killed_for_memory_are_counted_by_job() -> None:
+    killed = (
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg={0},"
+        "task_memcg={0}/step_0/user/task_0,task=python3,pid=9,uid=2001"
+    )
+    lines = [
+        "6,1,1,-;" + killed.format("/system.slice/slurmstepd.scope/job_17"),
+        "6,2,2,-;" + killed.format("/slurm/uid_2001/job_17"),
+        "6,3,3,-;" + killed.format("/user.slice"),
+        "6,4,4,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,global_oom,"
+        "task_memcg=/system.slice/slurmstepd.scope/job_18/step_0/user/task_0,task=a,pid=1,uid=0",
+        "6,5,5,-;Out of memory: Killed process 9 (python3)",
+    ]
+
+    found = [(one.labels["scope"], one.labels["job_id"], one.value) for one in machine.oom_kills(lines)]
+
+    assert found == [("group", "", 1), ("group", "17", 2), ("machine", "18", 1)]
+
+
+def test_a_machine_that_killed_nothing_has_no_figure() -> None:
+    assert machine.oom_kills(["6,1,1,-;hello"]) == []
