@@ -13,7 +13,14 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as record_facts
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import actions, conf, hostlist, node_lines, scale
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import (
+    actions,
+    conf,
+    elastic,
+    hostlist,
+    node_lines,
+    scale,
+)
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +38,8 @@ def slurm_conf(inputs: Inputs, cgroup: bool = False) -> Config:
     """Return the settings of slurm.conf; mappings of the site are merged with the defaults."""
     parts = (
         *(_cluster(inputs), _jobs(inputs, cgroup), _shares(inputs), _health(inputs), _scheduling(inputs)),
-        *(_sized(inputs), _accounting(inputs), inputs["slurm_config"]),
+        *(_sized(inputs), _accounting(inputs)),
+        *(elastic.settings(inputs["slurm_elastic"], inputs["slurm_nodes"]), inputs["slurm_config"]),
     )
     config: Config = {}
     for part in parts:
@@ -145,7 +153,7 @@ def _cluster(inputs: Inputs) -> Config:
     return {
         "ClusterName": inputs["slurm_cluster_name"],
         "SlurmctldHost": list(inputs["slurm_controllers"]),
-        "SlurmctldParameters": {"enable_configless": True},
+        "SlurmctldParameters": {"enable_configless": True, **elastic.parameters(inputs["slurm_elastic"])},
         "SlurmUser": "slurm",
         "AuthType": "auth/munge",
         "CredType": "cred/munge",
