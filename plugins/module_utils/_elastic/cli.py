@@ -108,7 +108,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
-    syslog.syslog(text)
+    if "JOURNAL_STREAM" not in os.environ:  # a unit of systemd logs standard error
+        syslog.syslog(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

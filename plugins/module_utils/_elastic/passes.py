@@ -96,6 +96,8 @@ class Passes:
         """Correct one set. A failure of its cloud or of Slurm ends its part of the pass."""
         now = self._clock()
         try:
+            if not any(name in nodes for name in one.nodes):
+                raise ElasticError("Slurm knows no node of this set; nothing is changed")
             cloud = self._clouds(one, memory)
             machines = cloud.machines()
             found = plan.decide(one, nodes, machines, memory, now)

@@ -32,6 +32,7 @@ if t.TYPE_CHECKING:
     Settings = Mapping[str, t.Any]
 
 SUDOERS = "/etc/sudoers.d/gpucluster-users"
+_SLURMD = "/etc/default/slurmd"
 MUNGE_KEY = "/etc/munge/munge.key"
 PAM_SSHD, PAM_SESSION = "/etc/pam.d/sshd", "/etc/pam.d/common-session"
 _BEGIN, _END = "# BEGIN hpcai.gpucluster.slurm", "# END hpcai.gpucluster.slurm"
@@ -60,11 +61,12 @@ def join(host: Host, directory: Path, settings: Settings, key: bytes) -> list[st
     if _is_active(host, "slurmd"):
         return []
     _refuse_missing_programs(host, settings["programs"])
+    node = _elastic_node(host, directory, settings.get("elastic") or [])
     done = _accounts(host, settings["accounts"])
     done += _packages(host, ["munge", "nfs-common"] if settings["mounts"] else ["munge"])
     done += install_key(host, key)
     done += _user(host, settings["slurm"])
-    done += _slurm(host, directory, settings)
+    done += _slurm(host, directory, settings, node)
     done += _plugins(host, directory, settings["plugins"])
     done += _pam(host, settings["pam"])
     done += _mounts(host, settings["mounts"])
@@ -149,7 +151,26 @@ def _user(host: Host, slurm: Settings) -> list[str]:
     return ["create the user slurm"]
 
 
-def _slurm(host: Host, directory: Path, settings: Settings) -> list[str]:
+def _elastic_node(host: Host, directory: Path, names: Sequence[str]) -> str:
+    """
+    Return the name in Slurm of a machine of an elastic set, or an empty string if its host name is its name.
+
+    O(names) are patterns of host names. The controller chooses a node when it sees the machine.
+    """
+    name = host.read("/proc/sys/kernel/hostname").strip().lower()
+    if not any(re.fullmatch(pattern, name) for pattern in names):
+        return ""
+    for file in host.entries(f"{directory}/elastic") or []:
+        try:
+            found = json.loads(host.read(f"{directory}/elastic/{file}")) if file.endswith(".json") else {}
+        except ValueError:
+            continue
+        if name in found:
+            return str(found[name])
+    raise JoinError(f"the controller has not given {name} a node yet")
+
+
+def _slurm(host: Host, directory: Path, settings: Settings, node: str) -> list[str]:
     """Install Slurm's packages from the archive of the cluster, and write the files of the role slurm."""
     slurm = settings["slurm"]
     done = []
@@ -158,8 +179,11 @@ def _slurm(host: Host, directory: Path, settings: Settings) -> list[str]:
         _call(host, ["tar", "--extract", "--file", str(directory / "slurm.tar"), "-C", "/var/cache", "--no-same-owner"])
         done.append("unpack Slurm")
     for file in settings["files"]:
-        if not _has(host, file["path"]) or host.read(file["path"]) != file["content"]:
-            host.write(file["path"], file["content"], int(file["mode"], 8))
+        content = file["content"]
+        if node and file["path"] == _SLURMD:
+            content = content.replace('SLURMD_OPTIONS="', f'SLURMD_OPTIONS="-N {node} ')
+        if not _has(host, file["path"]) or host.read(file["path"]) != content:
+            host.write(file["path"], content, int(file["mode"], 8))
             done.append(f"write {file['path']}")
     names = [version.partition("=")[0] for version in slurm["packages"]]
     return done + _packages(host, names, slurm["packages"])

@@ -8,7 +8,7 @@ Identities of the machines and the least role for each.
 
 Every user of a machine can ask it for the token of its identity. So the identity of the nodes has no role at all. That
 of the controller may read the resource group, from which the inventory comes, or change it if the
-cluster deletes itself.
+cluster deletes itself or has an elastic set.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def attached(scope: Scope, part: str) -> Resource:
 def controller_role(scope: Scope) -> str:
     """Return the role of the controller: enough for what it does."""
     given = scope.cluster["identity"]["controller_role"]
-    return str(given or ("contributor" if scope.cluster["delete_after"] else "reader"))
+    changes = scope.cluster["delete_after"] or any(entry["elastic"] for entry in scope.cluster["gpu_sets"])
+    return str(given or ("contributor" if changes else "reader"))
 
 
 def resources(scope: Scope) -> list[Resource]:

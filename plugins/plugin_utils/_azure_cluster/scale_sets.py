@@ -97,7 +97,9 @@ def _depends(scope: Scope, entry: Set) -> list[str]:
 
 
 def _scale_set(scope: Scope, entry: Set, group: sets.Group, custom_data: str) -> Resource:
-    tags = scope.tags(slurm_cluster=scope.name, slurm_role="compute", gpucluster_set=entry["name"])
+    # Machines without a role are in no group of the inventory: Slurm, not Ansible, knows those of an elastic set.
+    role = {} if entry["elastic"] else {"slurm_role": "compute"}
+    tags = scope.tags(slurm_cluster=scope.name, **role, gpucluster_set=entry["name"])
     properties: Resource = {
         "orchestrationMode": "Uniform",
         # Azure reserves no capacity for single placement groups.

@@ -108,6 +108,7 @@ GPU_SET: dict[str, Option] = {
     "max_price": {"type": "float", "default": -1},
     "capacity_reservation": RESERVATION,
     "proximity": {"type": "bool"},
+    "elastic": {"type": "bool", "default": False},
     "zone": _STR,
     "image": _STR,
     "os_disk": OS_DISK,

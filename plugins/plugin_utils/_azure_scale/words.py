@@ -50,6 +50,8 @@ def _faults(cluster: t.Any, words: Words) -> Iterator[str]:
     if name not in known:
         allowed = ", ".join(known) or "none, because azure_cluster has no gpu_sets"
         yield f"set: found {name!r}; allowed: {allowed}{meant(name, known)}"
+    elif _sets(cluster)[name].get("elastic"):
+        yield f"set: {name} is elastic; Slurm starts and deletes its machines (docs/elastic.md)"
     if _given(words, "count") == bool(_names(words.get("nodes"))):
         yield "set count, the number of machines that the set shall have, or nodes, the names of those that leave"
     for word in ("count", "wait_for_jobs"):

@@ -94,7 +94,7 @@ def _groups(cluster: Cluster) -> Iterator[str]:
         near = inputs_types.nearest(name, _OUR_GROUPS) if hosts and not known else ""
         if near:
             yield f"inventory: found the group {name}, which nothing reads; allowed: {near}, if that is meant"
-    if not cluster.computes:
+    if not cluster.computes and not cluster.values.get("slurm_elastic"):
         yield "inventory: found no compute node; allowed: one machine or more in the group slurm_compute"
 
 

@@ -15,7 +15,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import accounts
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import rules
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import check, files, settings, topology
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import check, elastic, files, settings, topology
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -101,6 +101,11 @@ def _pam(inputs: Inputs) -> Iterator[str]:
         )
 
 
+def _elastic(inputs: Inputs) -> list[str]:
+    static = [group["hosts"] for group in inputs["slurm_nodes"] if group["config"].get("State") != "CLOUD"]
+    return elastic.problems(inputs["slurm_elastic"], inputs["slurm_elastic_azure"], static)
+
+
 def _database(inputs: Inputs) -> Iterator[str]:
     host = inputs["slurm_database"]
     if re.search("[, ]", host):
@@ -158,6 +163,7 @@ _PARTS: tuple[t.Callable[[Inputs], t.Iterable[str]], ...] = (
     _controllers,
     _jobs_on_controllers,
     _pam,
+    _elastic,
     _database,
     topology_problems,
     _source,

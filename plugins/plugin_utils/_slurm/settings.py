@@ -13,7 +13,14 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as record_facts
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import actions, conf, hostlist, node_lines
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import (
+    actions,
+    conf,
+    elastic,
+    hostlist,
+    node_lines,
+    scale,
+)
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,10 +38,13 @@ def slurm_conf(inputs: Inputs, cgroup: bool = False) -> Config:
     """Return the settings of slurm.conf; mappings of the site are merged with the defaults."""
     parts = (
         *(_cluster(inputs), _jobs(inputs, cgroup), _shares(inputs), _health(inputs), _scheduling(inputs)),
-        _accounting(inputs),
+        *(_sized(inputs), _accounting(inputs)),
+        *(elastic.settings(inputs["slurm_elastic"], inputs["slurm_nodes"]), inputs["slurm_config"]),
     )
-    ours = {key: value for part in parts for key, value in part.items()}
-    return merged(ours, inputs["slurm_config"], join=True)
+    config: Config = {}
+    for part in parts:
+        config = merged(config, part, join=True)
+    return config
 
 
 def cgroup_conf(inputs: Inputs, cgroup: bool = False) -> Config:
@@ -143,7 +153,7 @@ def _cluster(inputs: Inputs) -> Config:
     return {
         "ClusterName": inputs["slurm_cluster_name"],
         "SlurmctldHost": list(inputs["slurm_controllers"]),
-        "SlurmctldParameters": {"enable_configless": True},
+        "SlurmctldParameters": {"enable_configless": True, **elastic.parameters(inputs["slurm_elastic"])},
         "SlurmUser": "slurm",
         "AuthType": "auth/munge",
         "CredType": "cred/munge",
@@ -197,7 +207,7 @@ def _health(inputs: Inputs) -> Config:
     program = inputs["slurm_health_check_program"]
     return {
         "HealthCheckProgram": program,
-        "HealthCheckInterval": 300 if program else None,
+        "HealthCheckInterval": None,  # _sized() sets it; the key has its place here
         # Spread over the interval, not all nodes at the same time.
         "HealthCheckNodeState": ["ANY", "CYCLE"] if program else None,
     }
@@ -214,12 +224,13 @@ def _scheduling(inputs: Inputs) -> Config:
         "PriorityType": "priority/multifactor" if inputs["slurm_database"] else "priority/basic",
         "GresTypes": ["gpu"] if has_gpus(inputs["slurm_nodes"]) else [],
         "TopologyPlugin": f"topology/{plugin}" if plugin else None,
-        # Hundreds of nodes: allow for slow answers.
-        "MessageTimeout": 60,
-        "SlurmctldTimeout": 120,
-        "SlurmdTimeout": 300,
-        "BatchStartTimeout": 60,
     }
+
+
+def _sized(inputs: Inputs) -> Config:
+    """Return what follows the number of nodes."""
+    sized = scale.settings(sum(len(hostlist.expand(group["hosts"])) for group in inputs["slurm_nodes"]))
+    return sized if inputs["slurm_health_check_program"] else {**sized, "HealthCheckInterval": None}
 
 
 def _accounting(inputs: Inputs) -> Config:

@@ -77,3 +77,36 @@ def test_slurmdbd_conf_ends_with_one_line_end() -> None:
 
     assert text.startswith("# Ansible managed, role hpcai.gpucluster.slurm\nDbdHost=db1\n")
     assert text.endswith("StorageLoc=slurm_acct_db\n")
+
+
+CLOUD = {"name": "cloud", "nodes": "c[1-2]", "vm_size": "lab", "provider": "command", "program": "/opt/cloud"}
+H100 = {"name": "h100", "nodes": "h[1-2]", "vm_size": "lab", "provider": "azure"}
+PLACE = {"slurm_elastic_azure": {"cluster": "hpc", "subscription_id": "s", "resource_group": "g"}}
+
+
+def test_elastic_sets_add_nodes_places_and_a_program() -> None:
+    given: dict[str, t.Any] = {"slurm_elastic": [CLOUD, H100], **PLACE, **NODES, "slurm_topology": {"gpu1": "leaf1"}}
+
+    assert [group["hosts"] for group in value("__slurm_inputs.slurm_nodes", **given)] == ["c[1-2]", "h[1-2]"]
+    places = value("__slurm_controller_inputs.slurm_topology", **given)
+    assert places == {"gpu1": "leaf1", "c[1-2]": "cloud", "h[1-2]": "h100"}
+    assert value("__slurm_elastic_hosts", **given) == ["hpc-h100-([0-9]+-)?[0-9a-z]{6}"]
+    assert value("__slurm_elastic_azure", **given) is True
+    assert value("__slurm_elastic.program.directory", **given) == "/var/spool/slurmctld/elastic"
+    scripts = {one["path"]: one["content"] for one in value("__slurm_elastic_scripts", **given)}
+    assert scripts["/etc/slurm/elastic/resume"] == '#!/bin/sh\nexec /usr/local/sbin/gpucluster-elastic resume "$1"\n'
+
+
+def test_without_elastic_sets_the_program_has_no_configuration() -> None:
+    assert value("__slurm_controller_files") == [{"path": "/etc/gpucluster/elastic.json", "state": "absent"}]
+    assert value("__slurm_controller_files", slurm_elastic=[CLOUD], **PLACE) == []
+    assert value("__slurm_elastic_azure", slurm_elastic=[CLOUD], **PLACE) is False
+
+
+def test_the_cluster_of_azure_up_is_the_default_place_of_elastic_sets() -> None:
+    cluster = {"name": "hpc", "subscription_id": "s"}
+
+    found = value("slurm_elastic_azure", azure_cluster=cluster)
+
+    assert (found["cluster"], found["resource_group"], found["subscription_id"]) == ("hpc", "hpc", "s")
+    assert value("slurm_elastic_azure")["cluster"] == ""

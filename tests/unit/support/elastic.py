@@ -35,7 +35,8 @@ class World:
         self._file = directory / "world.json"
         self.directory = directory
         names = [f"c{number}" for number in range(1, count + 1)]
-        self.save({"nodes": {name: [OFF, ""] for name in names}, "machines": {}, "room": count, "calls": []})
+        if not self._file.exists():
+            self.save({"nodes": {name: [OFF, ""] for name in names}, "machines": {}, "room": count, "calls": []})
 
     def load(self) -> dict[str, t.Any]:
         """Return everything."""

@@ -28,6 +28,8 @@ def inputs(**given: t.Any) -> dict[str, t.Any]:
         "slurm_database_config": {},
         "slurm_database_password": "",
         "slurm_drained": [],
+        "slurm_elastic": [],
+        "slurm_elastic_azure": {},
         "slurm_health_check_program": "",
         "slurm_job_completion": False,
         "slurm_jobs_on_controllers": False,

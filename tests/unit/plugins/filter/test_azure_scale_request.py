@@ -58,6 +58,11 @@ def test_a_set_may_shrink_to_no_machine() -> None:
         (CLUSTER, {"set": "h100", "count": -1}, "count: found '-1'"),
         (CLUSTER, {"set": "h100", "count": 4, "wait_for_jobs": "1.5"}, "wait_for_jobs: found '1.5'"),
         ({"name": "hpc"}, {"set": "h100", "count": 4}, "none, because azure_cluster has no gpu_sets"),
+        (
+            {**CLUSTER, "gpu_sets": [{"name": "h100", "elastic": True}]},
+            {"set": "h100", "count": 4},
+            "set: h100 is elastic; Slurm starts and deletes its machines",
+        ),
         (None, {"set": "h100", "count": 4}, "azure_cluster is not defined"),
         ("hpc", {"set": "h100", "count": 4}, "azure_cluster is not defined"),
     ],

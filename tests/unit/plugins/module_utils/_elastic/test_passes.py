@@ -204,6 +204,17 @@ def test_nodes_that_always_run_are_started(world: World, clock: Clock) -> None:
     assert world.machines() == ["c1"]
 
 
+def test_machines_of_a_set_that_slurm_does_not_know_stay(world: World, clock: Clock) -> None:
+    world.change(machines={"x1": False})
+    made, said = passes(world, clock, nodes=["x1", "x2"])
+    for _turn in range(3):
+        made.once()
+        clock.now += 100
+
+    assert world.machines() == ["x1"]
+    assert "Slurm knows no node of this set" in said[0]
+
+
 def test_other_nodes_are_never_touched(world: World, clock: Clock) -> None:
     world.set(["DOWN", "NOT_RESPONDING"], "c4", reason="Not responding")
     made, _said = passes(world, clock, nodes=["c1", "c2", "c3"])

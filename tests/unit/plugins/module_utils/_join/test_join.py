@@ -292,3 +292,39 @@ def test_a_machine_whose_ssh_cannot_be_restricted_does_not_join() -> None:
         join(node, pam=PAM)
 
     assert "slurmd" not in node.active
+
+
+HOST = "/proc/sys/kernel/hostname"
+ELASTIC = ["hpc-h100-([0-9]+-)?[0-9a-z]{6}"]
+
+
+@pytest.mark.parametrize("host", ["hpc-h100-00000a\n", "HPC-H100-2-00000A\n"])
+def test_a_machine_of_an_elastic_set_gets_its_node(host: str) -> None:
+    node = Node()
+    node.files[HOST] = host
+    directory = "/run/gpucluster-join/elastic"
+    node.files[f"{directory}/broken.json"] = "{"
+    node.files[f"{directory}/h100.json"] = json.dumps({host.strip().lower(): "h100-7"})
+
+    join(node, elastic=ELASTIC)
+
+    assert node.files["/etc/default/slurmd"] == 'SLURMD_OPTIONS="-N h100-7 --conf-server c"\n'
+
+
+def test_a_machine_without_a_node_waits_and_changes_nothing() -> None:
+    node = Node()
+    node.files[HOST] = "hpc-h100-00000b\n"
+
+    with pytest.raises(steps.JoinError, match="has not given hpc-h100-00000b a node yet"):
+        join(node, elastic=ELASTIC)
+    assert node.active == set()
+
+
+@pytest.mark.parametrize("host", ["hpc-h100-x-00000a", "gpu1", ""])
+def test_other_machines_are_their_own_nodes(host: str) -> None:
+    node = Node()
+    node.files[HOST] = host
+
+    join(node, elastic=ELASTIC)
+
+    assert node.files["/etc/default/slurmd"] == 'SLURMD_OPTIONS="--conf-server c"\n'

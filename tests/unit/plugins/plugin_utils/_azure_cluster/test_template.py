@@ -316,6 +316,16 @@ def test_the_controller_has_the_least_role(name: str, roles: list[str]) -> None:
     assert [item["properties"]["roleDefinitionId"].rpartition("/")[2] for item in found] == roles
 
 
+def test_machines_of_an_elastic_set_have_no_role_and_the_controller_may_change_them() -> None:
+    rendered = template.rendered(azure_clusters.gpu_set(elastic=True))["template"]
+
+    [scale_set] = _of(rendered, "Compute/virtualMachineScaleSets")
+    assert "slurm_role" not in scale_set["tags"]
+    assert scale_set["tags"]["gpucluster_set"] == "h100"
+    [assignment] = _of(rendered, "Authorization/roleAssignments")
+    assert assignment["properties"]["roleDefinitionId"].endswith("b24988ac-6180-42a0-ab88-20f7382dd24c")
+
+
 def test_the_addresses_that_azure_chooses_are_outputs() -> None:
     outputs = _rendered("storage")["outputs"]
 
