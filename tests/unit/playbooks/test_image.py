@@ -41,6 +41,7 @@ KEPT = {
     "etc/sudoers.d/gpucluster-users": 0o440,
     "root/.ssh/authorized_keys": 0o600,
     "var/lib/gpucluster/pull/0123.tar": 0o600,
+    "var/lib/gpucluster/pull/ansible-1/plugins/ssh_host_keys.py": 0o644,
 }
 
 
