@@ -16,7 +16,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import wo
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import cluster as inputs_cluster
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import older_names, roles, rules, sets
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import older_names, openhpc, roles, rules, sets
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
@@ -118,7 +118,8 @@ class _Judge:
             raw = {**raw, "gpucluster_vm_size": self._found_sizes[host]}
         self._machines[host] = {
             "host": raw.get("ansible_host", host),
-            "computer_name": raw.get("azure_computer_name", ""),
+            # The inventory plugins azure_vms and azure_rm.
+            "computer_name": raw.get("azure_computer_name") or raw.get("computer_name", ""),
         }
         tasks = tuple(task for task, hosts in self._tasks.items() if host in hosts)
         equal = self._sets.setdefault(tasks, sets.Distinct(self._inputs.__contains__))
@@ -171,7 +172,7 @@ class _Judge:
         for one in self.found:
             for fault in one.faults:
                 hosts.setdefault(fault, []).extend(one.members)
-        older = older_names.known(self._names, self._cluster.groups)
+        older = older_names.known(self._names, self._cluster.groups) | openhpc.known(self._names)
         return [
             *rules.unknown(self._names - older, self._cluster_values.get("gpucluster_own_variables") or []),
             *(_located(fault, found, len(self._machines)) for fault, found in hosts.items()),

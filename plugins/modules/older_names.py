@@ -8,15 +8,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: older_names
-short_description: Translate the variables of a DeepOps inventory into inputs of this collection
+short_description: Translate the variables of DeepOps or openhpc into inputs of this collection
 version_added: 0.3.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Reads the variables of DeepOps that an inventory sets, and returns the inputs of this collection that they mean, the
-    groups that their machines belong to, and a summary.
+  - Reads the variables of DeepOps, or of StackHPC's role C(openhpc) and its Slurm appliance, that an inventory sets.
+  - Returns the inputs of this collection that they mean, the groups that their machines belong to, and a summary.
   - An input that the inventory sets itself is never changed.
-  - Returns nothing for an inventory that has no group V(slurm-master) or no variable that only DeepOps has.
+  - An inventory is one of DeepOps if it has the group V(slurm-master) and a variable that only DeepOps has.
+    It is one of C(openhpc) if it has a variable such as C(openhpc_cluster_name).
+    For other inventories, it returns nothing.
   - It is an action. It runs on the control node, needs no connection and sends nothing to a managed node.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
@@ -30,7 +32,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Read the variables of DeepOps
+- name: Read the variables of the other project
   hpcai.gpucluster.older_names:
     hosts: "{{ ansible_play_hosts_all }}"
   run_once: true
@@ -44,17 +46,19 @@ inputs:
   type: dict
   sample: {gpu01: {slurm_pam_adopt: true, gpucluster_vm_size: auto}}
 groups:
-  description: Machines, each with groups of this collection that they must be added to.
+  description:
+    - Machines, each with groups of this collection that it must be added to, and with the keys of its line in
+      C(slurm.conf) that the inventory sets.
   returned: always
   type: list
   elements: dict
-  sample: [{name: login01, groups: [slurm_database]}]
+  sample: [{name: login01, groups: [slurm_database], slurm_node_config: {}}]
 summary:
   description:
     - RV(ignore:summary.used) are the variables that keep their meaning.
     - RV(ignore:summary.mapped) are variables with the inputs that they set.
     - RV(ignore:summary.ignored) are variables without effect, with what to set instead.
-    - Empty if the inventory is none of DeepOps.
+    - Empty if the inventory is none of these projects.
   returned: always
   type: dict
 """

@@ -3,13 +3,13 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """
-Start many slurmd on this one machine and measure the controller: start, reconfigure, and a job over all of them.
+Start many slurmd on this one machine and measure the controller: start, reconfigure, jobs, restart and takeover.
 
-Runs as root on a machine with slurmctld, slurmd and the standard library of Python, nothing else. slurm.conf has to
-name the nodes to emulate, all at this machine and each at a port of its own, with spool folder, log and PID file by
-node name:
+Runs as root on a machine with slurmctld, slurmdbd, slurmd and the standard library of Python, nothing else, as a module
+of a package: python3 -m emulated.emulated_slurmd. slurm.conf has to name the nodes to emulate, all at this machine and
+each at a port of its own, with spool directory, log and PID file by node name:
 
-  NodeName=emu[1-500] NodeAddr=127.0.0.1 Port=[20001-20500] CPUs=1
+  NodeName=emu[1-500] NodeAddr=control Port=[20001-20500] CPUs=1
   SlurmdSpoolDir=/var/spool/slurmd.%n
   SlurmdPidFile=/run/slurmd.%n.pid
   SlurmdLogFile=/var/log/slurm/slurmd.%n.log
@@ -36,24 +36,17 @@ import time
 import typing as t
 from pathlib import Path
 
+from . import emulated_controller as controller
+from .emulated_controller import BenchmarkError, call
+
 # Memory of one slurmd with one step, and its threads: 3 MiB, 12 threads and 8 MiB of slurmstepd were measured on Slurm
 # 24.11.5. A quarter of the free memory is kept.
 MIB_OF_SLURMD = 12
+# What big_sys.shtml recommends. Each slurmstepd closes that number of files when it starts: a million takes a minute.
+FILES = 8192
 THREADS_OF_SLURMD = 20
 PIDS_MAX = (Path("/sys/fs/cgroup/pids/pids.max"), Path("/sys/fs/cgroup/pids.max"))
 GONE = re.compile(r"down|unk|drain|fail|inval|\*")
-
-
-class BenchmarkError(Exception):
-    """The machine is not what the benchmark needs."""
-
-
-def call(*arguments: str, timeout: float = 600) -> str:
-    """Run a command of Slurm and return what it prints."""
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=timeout)
-    if done.returncode:
-        raise BenchmarkError(f"{' '.join(arguments)} exited {done.returncode}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
 
 
 def check() -> str:
@@ -105,7 +98,7 @@ def states(names: t.Sequence[str]) -> dict[str, str]:
     return {name: state for name, state in (line.split() for line in lines) if name in wanted}
 
 
-def wait_idle(names: t.Sequence[str], timeout: float) -> None:
+def wait_idle(names: t.Sequence[str], timeout: float, running: t.Sequence[Slurmd] = ()) -> None:
     """Wait until every node is idle."""
     deadline = time.monotonic() + timeout
     while (busy := {name: state for name, state in states(names).items() if state != "idle"}) or not names:
@@ -115,6 +108,8 @@ def wait_idle(names: t.Sequence[str], timeout: float) -> None:
                 f"{len(busy)} of {len(names)} nodes are not idle after {timeout} s: {example} {busy[example]}"
             )
         time.sleep(0.5)
+        for one in running:
+            one.revive()
 
 
 def started(names: t.Sequence[str]) -> dict[str, str]:
@@ -133,32 +128,53 @@ def wait_restarted(names: t.Sequence[str], before: t.Mapping[str, str], timeout:
         time.sleep(0.5)
 
 
-def start(names: t.Sequence[str], executable: str) -> list[subprocess.Popen[bytes]]:
-    """Start one slurmd in the foreground for each node."""
+class Slurmd:
+    """The slurmd of one node, in the foreground."""
+
+    def __init__(self, command: list[str]) -> None:
+        """Start it."""
+        self._command = command
+        self.restarts = 0
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def revive(self) -> None:
+        """Start it again, as systemd does, if it ended, for example because it did not get its configuration."""
+        if self.process.poll() is not None:
+            self.process = self._start()
+            self.restarts += 1
+
+
+def start(names: t.Sequence[str], options: argparse.Namespace) -> list[Slurmd]:
+    """Start one slurmd for each node."""
     spool = (re.search(r"SlurmdSpoolDir\s*=\s*(\S+)", call("scontrol", "show", "config")) or ["", ""])[1]
     running = []
     for name in names:
         Path(spool.replace("%n", name)).mkdir(mode=0o755, parents=True, exist_ok=True)
-        command = [executable, "-D", "-N", name]
-        running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        command = [options.slurmd, "-D", "-N", name]
+        command += ["--conf-server", options.conf_server] if options.conf_server else []
+        running.append(Slurmd(command))
     return running
 
 
-def stop(running: t.Sequence[subprocess.Popen[bytes]]) -> None:
+def stop(running: t.Sequence[Slurmd]) -> None:
     """End every slurmd that this script started."""
-    for process in running:
+    processes = [one.process for one in running]
+    for process in processes:
         process.terminate()
-    for process in running:
+    for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=30)
         if process.poll() is None:
             process.kill()
 
 
-def memory(running: t.Sequence[subprocess.Popen[bytes]]) -> tuple[int, int]:
+def memory(running: t.Sequence[Slurmd]) -> tuple[int, int]:
     """Return the memory of all slurmd in MiB, shared pages counted once, and the number of their threads."""
     kib = threads = 0
-    for process in running:
+    for process in [one.process for one in running]:
         with contextlib.suppress(OSError):
             text = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="utf-8")
             kib += int((re.search(r"^Pss:\s+(\d+)", text, re.MULTILINE) or ["", "0"])[1])
@@ -176,30 +192,71 @@ def run_job(names: t.Sequence[str], timeout: float) -> float:
     return time.monotonic() - begin
 
 
-def measure(names: t.Sequence[str], executable: str, timeout: float, job_nodes: int) -> dict[str, t.Any]:
+def measure(names: t.Sequence[str], options: argparse.Namespace) -> dict[str, t.Any]:
     """Return the times of everything, in seconds."""
-    result: dict[str, t.Any] = {"nodes": len(names), "job_nodes": min(job_nodes, len(names))}
+    timeout, job_nodes = options.timeout, min(options.job_nodes or len(names), len(names))
+    result: dict[str, t.Any] = {"nodes": len(names), "job_nodes": job_nodes}
     begin = time.monotonic()
-    running = start(names, executable)
+    running = start(names, options)
     try:
-        result["start_processes"] = time.monotonic() - begin
-        wait_idle(names, timeout)
-        result["start_to_all_idle"] = time.monotonic() - begin
+        wait_idle(names, timeout, running)
+        show(result, "start_to_all_idle_s", time.monotonic() - begin)
+        show(result, "slurmd_restarts", sum(one.restarts for one in running))
         result["slurmd_memory_mib"], result["slurmd_threads"] = memory(running)
         for step in (1, 2):
-            result[f"job_{step}"] = run_job(names[:job_nodes], timeout)
+            show(result, f"job_{step}_s", run_job(names[:job_nodes], timeout))
             wait_idle(names, timeout)
-        before = started(names)
-        time.sleep(1)  # the stamps are whole seconds
-        begin = time.monotonic()
-        call("scontrol", "reconfigure", timeout=timeout)
-        result["reconfigure_command"] = time.monotonic() - begin
-        wait_restarted(names, before, timeout)
-        wait_idle(names, timeout)
-        result["reconfigure_to_all_registered"] = time.monotonic() - begin
+        show(result, "reconfigure", reconfigure(names, timeout))
+        for name, phase in phases(len(names), job_nodes, options).items():
+            if name not in options.skip:
+                show(result, name, phase())
+                wait_idle(names, timeout)
+        for daemon in ("slurmctld", "slurmdbd"):
+            show(result, f"{daemon}_memory_mib", controller.memory_mib(daemon))
     finally:
         stop(running)
     return result
+
+
+def phases(nodes: int, job_nodes: int, options: argparse.Namespace) -> dict[str, t.Callable[[], dict[str, t.Any]]]:
+    """Return what is measured of the controller, by name."""
+    timeout = options.timeout
+    found: dict[str, t.Callable[[], dict[str, t.Any]]] = {
+        "jobs": lambda: controller.many_jobs(options.jobs, 60, timeout),
+        "monitoring": lambda: controller.monitoring(options.minutes, timeout),
+        "restart": lambda: controller.restart(nodes, job_nodes, timeout),
+    }
+    if options.standby:
+        found["takeover"] = lambda: controller.takeover(nodes, job_nodes, options.standby, timeout)
+    return found
+
+
+def show(result: dict[str, t.Any], name: str, value: t.Any) -> None:
+    """Note a figure, or figures, and print them at once."""
+    found = {f"{name}_{key}": one for key, one in value.items()} if isinstance(value, dict) else {name: value}
+    result.update(found)
+    for key, one in found.items():
+        print(f"{key:<40} {one:.2f}" if isinstance(one, float) else f"{key:<40} {one}", flush=True)
+
+
+def reconfigure(names: t.Sequence[str], timeout: float) -> dict[str, float]:
+    """Return the seconds of a reconfigure, and until each slurmd has registered anew."""
+    before = started(names)
+    time.sleep(1)  # the stamps are whole seconds
+    begin = time.monotonic()
+    call("scontrol", "reconfigure", timeout=timeout)
+    took = time.monotonic() - begin
+    wait_restarted(names, before, timeout)
+    wait_idle(names, timeout)
+    return {"command_s": took, "all_registered_s": time.monotonic() - begin}
+
+
+def use_cpus(count: int) -> None:
+    """Let every process of this machine use only so many processors."""
+    allowed = sorted(os.sched_getaffinity(0))[:count]
+    for path in Path("/proc").glob("[0-9]*/task/[0-9]*"):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(int(path.name), allowed)
 
 
 def main() -> int:
@@ -211,29 +268,29 @@ def main() -> int:
     parser.add_argument("--job-nodes", type=int, default=0, help="number of nodes of the job; 0 is all (0)")
     parser.add_argument("--prefix", default="emu", help="what the names of the nodes begin with (emu)")
     parser.add_argument("--slurmd", default="/usr/sbin/slurmd", help="the slurmd command (/usr/sbin/slurmd)")
+    parser.add_argument("--conf-server", default="", help="servers of the configuration; the file of this machine ()")
+    parser.add_argument("--standby", default="", help="name of the second controller; none ()")
+    parser.add_argument("--jobs", type=int, default=500, help="number of jobs that are submitted in a minute (500)")
+    parser.add_argument("--minutes", type=int, default=2, help="minutes with and without monitoring (2)")
+    parser.add_argument("--skip", nargs="*", default=[], help="jobs, monitoring, restart, takeover ()")
+    parser.add_argument("--cpus", type=int, default=2, help="processors that the machine may use (2)")
     parser.add_argument("--timeout", type=float, default=600, help="seconds that each step may take (600)")
-    parser.add_argument("--nice", type=int, default=15, help="niceness of everything that is started (15)")
+    parser.add_argument("--nice", type=int, default=0, help="niceness of everything that is started (0)")
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     arguments = parser.parse_args()
     # Whoever ends the script ends what it started; and hundreds of slurmd do not take the machine from others.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     os.nice(arguments.nice)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, hard), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
     try:
         version = check()
         names = nodes(arguments.prefix, affordable(arguments.nodes))
         allow_threads(len(names))
-        result = {
-            "slurm": version,
-            "cpus": os.cpu_count(),
-            **measure(names, arguments.slurmd, arguments.timeout, arguments.job_nodes or len(names)),
-        }
+        use_cpus(arguments.cpus)
+        result = {"slurm": version, "cpus": arguments.cpus, **measure(names, arguments)}
     except (BenchmarkError, subprocess.TimeoutExpired) as exc:
         print(exc, file=sys.stderr)
         return 1
-    for name, value in result.items():
-        print(f"{name:<32} {value:.2f} s" if isinstance(value, float) else f"{name:<32} {value}")
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     return 0

@@ -78,11 +78,9 @@ def checksums() -> dict[str, str]:
     return t.cast("dict[str, str]", json.loads(done.stdout))
 
 
-def run(name: str, nodes: int, arguments: list[str], folder: Path) -> Run:
-    """Run a playbook against so many nodes and measure it; ends this program if it fails."""
-    source, tasks, output = folder / "fleet.json", folder / "tasks.json", folder / "output"
-    source.write_text(json.dumps(inventory(nodes, folder)), encoding="utf-8")
-    environment = {
+def environment(tasks: Path) -> dict[str, str]:
+    """Return the environment of ansible-playbook; the callback writes to the file."""
+    return {
         **os.environ,
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
@@ -92,11 +90,23 @@ def run(name: str, nodes: int, arguments: list[str], folder: Path) -> Run:
         "FLEET_CHECKSUMS": json.dumps(checksums()),
         "FLEET_TASKS": str(tasks),
     }
+
+
+def start(source: Path, arguments: list[str], tasks: Path, stream: t.IO[str]) -> subprocess.Popen[str]:
+    """Start a playbook with the inventory of the lab and another one."""
     command = [str(BIN / "ansible-playbook"), "-i", "inventories/lab", "-i", str(source), *arguments]
+    return subprocess.Popen(
+        command, cwd=CHECKOUT, env=environment(tasks), stdout=stream, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def run(name: str, nodes: int, arguments: list[str], folder: Path) -> Run:
+    """Run a playbook against so many nodes and measure it; ends this program if it fails."""
+    source, tasks, output = folder / "fleet.json", folder / "tasks.json", folder / "output"
+    source.write_text(json.dumps(inventory(nodes, folder)), encoding="utf-8")
     begin = time.monotonic()
     with output.open("w") as stream:
-        process = subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=stream, stderr=subprocess.STDOUT)
-        _pid, status, used = os.wait4(process.pid, 0)
+        _pid, status, used = os.wait4(start(source, arguments, tasks, stream).pid, 0)
     if status:
         sys.exit(f"{output.read_text(encoding='utf-8')[-6000:]}\n{name} with {nodes} nodes failed")
     seconds = time.monotonic() - begin

@@ -40,6 +40,12 @@ def fleet() -> t.Any:
     return loaded(ROOT / "tests/benchmark/fleet.py")
 
 
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> t.Any:
+    monkeypatch.syspath_prepend(str(ROOT / "tests/benchmark"))
+    return loaded(ROOT / "tests/benchmark/faults.py")
+
+
 def events(tasks: dict[str, int], changed: bool = False) -> list[dict[str, t.Any]]:
     """Return a run in which each host did so many tasks."""
     when = "2026-11-22T08:00:00+00:00"
@@ -121,6 +127,45 @@ def test_a_finished_node_has_its_programs_and_takes_jobs() -> None:
     assert (stat["changed"], stat["stat"]["checksum"]) == (False, "abc")
     assert [node for node, state in waited["nodes"].items() if state["registered"]] == ["gpu1", "gpu9"]
     assert len({one["ansible_ssh_host_key_ed25519_public"] for one in keys}) == 2
+
+
+def test_each_fault_is_planted_on_a_node_of_its_own(faults: t.Any) -> None:
+    planted = faults.plant(200)
+
+    kinds = list(planted.values())
+    assert {kind: kinds.count(kind) for kind in kinds} == faults.PLANTED
+    assert planted["gpu2"] == "hangs"
+    assert "gpu1" not in planted
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds", "named", "words"),
+    [
+        (4, 220, {"gpu1", "gpu2"}, []),
+        (0, 100, {"gpu1", "gpu2"}, ["exit status is 0"]),
+        (4, 221, {"gpu1", "gpu2"}, ["it took 221 s"]),
+        (2, 100, {"gpu1"}, ["missing in the summary: ['gpu2']"]),
+        (2, 100, {"gpu1", "gpu2", "gpu3"}, ["healthy, but in the summary: ['gpu3']"]),
+    ],
+)
+def test_a_run_with_faults_is_judged(
+    faults: t.Any, status: int, seconds: float, named: set[str], words: list[str]
+) -> None:
+    planted = {"gpu1": "fails", "gpu2": "hangs"}
+
+    wrong = faults.judge(faults.Outcome(status, seconds, named), faults.Outcome(0, 100, set()), planted)
+
+    assert len(wrong) == len(words)
+    assert all(word in line for word, line in zip(words, wrong))
+
+
+def test_the_recap_names_the_nodes_that_are_not_finished(faults: t.Any) -> None:
+    text = "\n".join(
+        f"{host} : ok=3    changed=0    unreachable={unreachable}    failed={failed}    skipped=1"
+        for host, unreachable, failed in (("gpu1", 0, 0), ("gpu2", 1, 0), ("gpu3", 0, 1))
+    )
+
+    assert faults.unfinished(text) == {"gpu2", "gpu3"}
 
 
 SDIAG = """

@@ -76,9 +76,18 @@ def table() -> dict[str, dict[str, t.Any]]:
 @functools.cache
 def entry(name: str) -> dict[str, t.Any] | None:
     """Return what is known of a variable: its own entry, or the one of its longest prefix, or nothing."""
-    prefixes = sorted((known[:-1] for known in table() if known.endswith("*")), key=len, reverse=True)
-    prefix = next((known for known in prefixes if name.startswith(known)), "")
-    return table().get(name) or table().get(f"{prefix}*")
+    return find(table(), name)
+
+
+def find(entries: Mapping[str, t.Any], name: str) -> dict[str, t.Any] | None:
+    """Return the entry of a name in a table, or the one of its longest prefix, or nothing."""
+    return entries.get(name) or entries.get(_prefix(entries, name))
+
+
+def _prefix(entries: Mapping[str, t.Any], name: str) -> str:
+    """Return the longest prefix of a name in a table, with its C(*)."""
+    prefixes = sorted((one[:-1] for one in entries if one.endswith("*")), key=len, reverse=True)
+    return f"{next((one for one in prefixes if name.startswith(one)), '')}*"
 
 
 def is_deepops(groups: Groups, names: Iterable[str]) -> bool:
@@ -158,25 +167,36 @@ def summary(meanings: Sequence[Meaning]) -> dict[str, t.Any]:
 
 def _sort(name: str, host: Member, meaning: Meaning) -> None:
     """Add a variable to the list of the meaning that it belongs to."""
-    known = entry(name) or {}
+    skipped = name == "slurm_ha_state_save_location" and not _on(host.values, "slurm_enable_ha", default=False)
+    _put(name, name, host, meaning, entry(name) or {}, () if skipped else meaning.inputs)
+    _warn(name, host.values.get(name), meaning)
+
+
+def place(name: str, host: Member, meaning: Meaning, entries: Mapping[str, t.Any]) -> None:
+    """Add a variable to the list of the meaning that it belongs to; the summary names a prefix once."""
+    shown = name if name in entries else _prefix(entries, name)
+    _put(name, shown, host, meaning, find(entries, name) or {}, meaning.inputs)
+
+
+def _put(
+    name: str, shown: str, host: Member, meaning: Meaning, known: Mapping[str, t.Any], inputs: Iterable[str]
+) -> None:
+    """Add a variable to a list, under the name that the summary shows."""
     value = host.values.get(name)
     wanted = known.get("sets", [])
-    set_here = [other for other in wanted if other in meaning.inputs or other.startswith("the group ")]
-    if name == "slurm_ha_state_save_location" and not _on(host.values, "slurm_enable_ha", default=False):
-        set_here = []
+    set_here = [other for other in wanted if other in inputs or (other.startswith("the group ") and inputs)]
     if name in host.unread:
-        meaning.ignored[name] = "its value needs facts of the machine; set " + (", ".join(wanted) or "it without them")
+        meaning.ignored[shown] = "its value needs facts of the machine; set " + (", ".join(wanted) or "it without them")
     elif _same(value, known.get("same", [])) or (known.get("used") and not set_here):
-        meaning.used.append(name)
+        meaning.used.append(shown)
     elif set_here:
-        meaning.mapped[name] = set_here
+        meaning.mapped[shown] = set_here
     elif wanted:
         taken = [other for other in wanted if other in host.taken]
         reason = known.get("instead", f"this value has no effect; set {', '.join(wanted)}")
-        meaning.ignored[name] = f"the inventory sets {', '.join(taken)}" if taken else reason
+        meaning.ignored[shown] = f"the inventory sets {', '.join(taken)}" if taken else reason
     else:
-        meaning.ignored[name] = known.get("instead", "")
-    _warn(name, value, meaning)
+        meaning.ignored[shown] = known.get("instead", "")
 
 
 def _warn(name: str, value: t.Any, meaning: Meaning) -> None:

@@ -32,8 +32,8 @@ def key(value: t.Any, variables: Mapping[str, t.Any], evaluate: Callable[[t.Any]
     Return the key of a value with templates, on the host with these variables as they are written; empty without one.
 
     A variable that reads what each host has of its own, such as its name, is compared by its result, which C(evaluate)
-    returns. Raises IncomparableError if such a thing is read by the value itself or by a template file, and OwnNameError
-    if such a result is the name of the host.
+    returns. Raises IncomparableError if such a thing is read by the value itself or by a template file, and
+    OwnNameError if such a result is the name of the host.
     """
     root = reads.of(value)
     if root == reads.NOTHING:

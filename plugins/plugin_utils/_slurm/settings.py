@@ -19,6 +19,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import (
     elastic,
     hostlist,
     node_lines,
+    scale,
 )
 
 if t.TYPE_CHECKING:
@@ -37,11 +38,13 @@ def slurm_conf(inputs: Inputs, cgroup: bool = False) -> Config:
     """Return the settings of slurm.conf; mappings of the site are merged with the defaults."""
     parts = (
         *(_cluster(inputs), _jobs(inputs, cgroup), _shares(inputs), _health(inputs), _scheduling(inputs)),
-        _accounting(inputs),
-        elastic.settings(inputs["slurm_elastic"], inputs["slurm_nodes"]),
+        *(_sized(inputs), _accounting(inputs)),
+        *(elastic.settings(inputs["slurm_elastic"], inputs["slurm_nodes"]), inputs["slurm_config"]),
     )
-    ours = {key: value for part in parts for key, value in part.items()}
-    return merged(ours, inputs["slurm_config"], join=True)
+    config: Config = {}
+    for part in parts:
+        config = merged(config, part, join=True)
+    return config
 
 
 def cgroup_conf(inputs: Inputs, cgroup: bool = False) -> Config:
@@ -204,7 +207,7 @@ def _health(inputs: Inputs) -> Config:
     program = inputs["slurm_health_check_program"]
     return {
         "HealthCheckProgram": program,
-        "HealthCheckInterval": 300 if program else None,
+        "HealthCheckInterval": None,  # _sized() sets it; the key has its place here
         # Spread over the interval, not all nodes at the same time.
         "HealthCheckNodeState": ["ANY", "CYCLE"] if program else None,
     }
@@ -221,12 +224,13 @@ def _scheduling(inputs: Inputs) -> Config:
         "PriorityType": "priority/multifactor" if inputs["slurm_database"] else "priority/basic",
         "GresTypes": ["gpu"] if has_gpus(inputs["slurm_nodes"]) else [],
         "TopologyPlugin": f"topology/{plugin}" if plugin else None,
-        # Hundreds of nodes: allow for slow answers.
-        "MessageTimeout": 60,
-        "SlurmctldTimeout": 120,
-        "SlurmdTimeout": 300,
-        "BatchStartTimeout": 60,
     }
+
+
+def _sized(inputs: Inputs) -> Config:
+    """Return what follows the number of nodes."""
+    sized = scale.settings(sum(len(hostlist.expand(group["hosts"])) for group in inputs["slurm_nodes"]))
+    return sized if inputs["slurm_health_check_program"] else {**sized, "HealthCheckInterval": None}
 
 
 def _accounting(inputs: Inputs) -> Config:

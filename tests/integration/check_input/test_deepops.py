@@ -177,7 +177,7 @@ def test_older_groups_without_variables_of_deepops_change_nothing(run: Run) -> N
     code, output = run(inventory, "playbooks/check_input.yml")
 
     assert code == 0, output
-    assert "Show what the variables of DeepOps mean" not in output.split("skipping")[0]
+    assert "Show what the variables of the other project mean" not in output.split("skipping")[0]
 
 
 @pytest.mark.skipif(not EXAMPLE.is_dir(), reason="not run: the example of DeepOps (no mirror)")

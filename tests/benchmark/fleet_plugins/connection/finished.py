@@ -16,7 +16,9 @@ import os
 import re
 import subprocess
 import typing as t
+from pathlib import Path
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.connection import ConnectionBase
 
 DOCUMENTATION = """
@@ -26,6 +28,15 @@ description: For tests/benchmark/fleet.py.
 author: HPC AI Infrastructure Team (@hpcai)
 extends_documentation_fragment:
   - connection_pipelining
+options:
+  gpucluster_fleet_host:
+    description: Name of the host in the inventory.
+    default: inventory_hostname
+    vars: [{name: inventory_hostname}]
+  # Evaluated for each task, as for the connection ssh.
+  ssh_extra_args: {description: Arguments of ssh., default: "", vars: [{name: ansible_ssh_extra_args}]}
+  sftp_extra_args: {description: Arguments of sftp., default: "", vars: [{name: ansible_sftp_extra_args}]}
+  scp_extra_args: {description: Arguments of scp., default: "", vars: [{name: ansible_scp_extra_args}]}
 """
 
 _PARAMS = re.compile(r"^params=('.*'),$", re.M)
@@ -98,8 +109,21 @@ class Connection(ConnectionBase):
         self._connected = True
         return self
 
+    def _fault(self, module: str) -> dict[str, t.Any]:
+        """Return what a machine with a planted fault answers to a module: nothing, a failure, or an error of ssh."""
+        host = self.get_option("gpucluster_fleet_host")
+        kind = json.loads(os.environ.get("FLEET_FAULTS", "{}")).get(host, "")
+        if kind == "fails" and module.endswith(".apt"):
+            return {"failed": True, "msg": "planted failure"}
+        gone = Path(os.environ["FLEET_TASKS"]).with_name(f"gone-{host}")
+        if kind == "flaps" and module.endswith(".accounts") and not gone.exists():
+            gone.touch()
+            raise AnsibleConnectionFailure("planted loss of the connection")
+        return {}
+
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
-        """Return the answer, after a process has read the module as ssh does."""
+        """Return the answer, after processes have read the configuration of ssh and the module, as the client does."""
+        subprocess.run(["ssh", "-G", "localhost"], stdout=subprocess.DEVNULL, check=True, timeout=60)
         subprocess.run(["/bin/cat"], input=in_data or b"", stdout=subprocess.DEVNULL, check=True, timeout=60)
         text = (in_data or b"").decode()
         module, params = _MODULE.search(text), _PARAMS.search(text)
@@ -108,7 +132,7 @@ class Connection(ConnectionBase):
             return 0, f"{name[1]}=/root/.ansible/tmp/{name[1]}\n".encode() if name else b"/root\n", b""
         arguments = json.loads(ast.literal_eval(params[1]))["ANSIBLE_MODULE_ARGS"]
         checksums = json.loads(os.environ["FLEET_CHECKSUMS"])
-        result = answer(self._play_context.remote_addr, module[1], arguments, checksums)
+        result = self._fault(module[1]) or answer(self._play_context.remote_addr, module[1], arguments, checksums)
         return 0, json.dumps(result).encode(), b""
 
     def put_file(self, in_path: str, out_path: str) -> None:

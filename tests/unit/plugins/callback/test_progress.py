@@ -272,10 +272,10 @@ def test_an_event_costs_less_than_a_millisecond_at_ten_thousand_hosts() -> None:
         SimpleNamespace(host=SimpleNamespace(name=f"gpu{number}"), task=task, is_changed=lambda: True)
         for number in range(10_000)
     ]
-    began = time.perf_counter()
+    began = time.process_time()
     for result in results:
         callback.v2_runner_on_ok(result)
 
-    assert (time.perf_counter() - began) / len(results) < 0.001
+    assert (time.process_time() - began) / len(results) < 0.001
     assert len(callback.tracker.changed) == 10_000
     assert not callback.disabled

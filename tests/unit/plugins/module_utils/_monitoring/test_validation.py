@@ -19,7 +19,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.check
 
 
 def measured(status: str = "pass", value: float | None = 0.5, group: str = "gpu1 - gpu2") -> dict[str, t.Any]:
-    more = {"measured": value, "unit": "GB/s", "group": group, "limits": {"fail": 0.1}}
+    more: dict[str, t.Any] = {"measured": value, "unit": "GB/s", "group": group, "limits": {"fail": 0.1}}
     return check("nccl.pair.all_reduce", "between two nodes, all_reduce", status, "slow {{<b>", **more)
 
 

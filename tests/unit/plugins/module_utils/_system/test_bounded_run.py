@@ -70,18 +70,21 @@ def test_no_file_system_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_short_program_is_not_waited_for_longer_than_it_takes() -> None:
-    start = time.monotonic()
+    took = []
     for _number in range(5):
+        start = time.monotonic()
         bounded_runner(30)(["true"])
+        took.append(time.monotonic() - start)
 
-    assert time.monotonic() - start < 1
+    # The others had to wait for a processor.
+    assert min(took) < 0.2
 
 
 def test_a_child_in_the_background_holds_nothing_up() -> None:
     start = time.monotonic()
 
-    assert bounded_runner(30)(["sh", "-c", "sleep 5 & echo said"]) == (0, "said\n", "")
-    assert time.monotonic() - start < 4
+    assert bounded_runner(30)(["sh", "-c", "sleep 30 & echo said"]) == (0, "said\n", "")
+    assert time.monotonic() - start < 20
 
 
 def test_a_feeding_runner_gives_input_and_environment() -> None:

@@ -544,7 +544,7 @@ def test_the_deadline_ends_everything_and_names_the_request(match: str) -> None:
 
     with pytest.raises(AzureInventoryError, match=r"deadline is 1 s"):
         fetch(t.cast("Direct", azure), source="arm", deadline=1)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 15
 
 
 @pytest.mark.parametrize("source", ["graph", "arm"])

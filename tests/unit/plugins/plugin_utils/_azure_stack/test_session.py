@@ -53,7 +53,7 @@ def test_a_run_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(SlowError, match="timeout is 1 s"):
         session.run(LIMITS, lambda _session: None, environ={})
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 def test_a_secret_in_an_error_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,10 +43,10 @@ def test_hosts_are_equal_if_all_that_their_inputs_say_is_equal(
 
 
 def test_ten_thousand_equal_hosts_are_put_together_quickly() -> None:
-    begin = time.monotonic()
+    begin = time.process_time()
 
     members = sets({f"gpu{number}": {"slurm_users": SHARED, "x": number} for number in range(10_000)})
 
     assert len(members) == 1
     assert len(members[0]) == 10_000
-    assert time.monotonic() - begin < 2
+    assert time.process_time() - begin < 2

@@ -117,4 +117,4 @@ def test_the_strategy_free_counts_a_task_once() -> None:
 def test_an_event_costs_less_than_a_millisecond(hosts: int) -> None:
     runs = [dataclasses.replace(recorded("second"), options=str(number)) for number in range(8)]
 
-    assert seconds_of_an_event(hosts, runs, time.perf_counter) < 0.001
+    assert seconds_of_an_event(hosts, runs, time.process_time) < 0.001

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 import typing as t
 from html.parser import HTMLParser
 
@@ -247,6 +248,16 @@ def test_a_plot_of_next_to_nothing_is_a_plot(rows: list[dict[str, t.Any]]) -> No
 @pytest.mark.parametrize(("size", "text"), [(8, "8"), (1048576, "1M"), (4294967296, "4G")])
 def test_sizes_read_as_people_write_them(size: int, text: str) -> None:
     assert report_plots.size(size) == text
+
+
+def test_a_thousand_nodes_are_judged_in_ten_seconds_on_a_page_of_two_megabytes() -> None:
+    begin = time.process_time()
+
+    page = report_page.page(validation_runs.run(1000, slow="gpu7", drained="gpu9"))
+
+    assert time.process_time() - begin < 10
+    assert len(page.encode()) < 2_000_000
+    assert "gpu7" in page
 
 
 @pytest.mark.skipif(

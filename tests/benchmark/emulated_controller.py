@@ -1,0 +1,284 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What emulated_slurmd.py measures of slurmctld and slurmdbd: jobs, restart, takeover, monitoring, and their cost."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import re
+import subprocess
+import time
+import typing as t
+import urllib.request
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+RUNNERS = 8  # sbatch commands at the same time
+TRIES = 5
+METRICS = "/usr/local/sbin/gpucluster-metrics"
+PAGE = Path("/run/gpucluster-status/gpucluster-status.html")
+
+
+class BenchmarkError(Exception):
+    """The machine is not what the benchmark needs, or Slurm did not do what it should."""
+
+
+def call(*arguments: str, timeout: float = 600) -> str:
+    """Run a command and return what it prints."""
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=timeout)
+    if done.returncode:
+        raise BenchmarkError(f"{' '.join(arguments)} exited {done.returncode}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def until(what: str, timeout: float, found: t.Callable[[], bool], pause: float = 0.25) -> float:
+    """Wait until something is true, and return the seconds that it took; an answer that fails is not true."""
+    begin = time.monotonic()
+    while True:
+        with contextlib.suppress(BenchmarkError, subprocess.TimeoutExpired):
+            if found():
+                return time.monotonic() - begin
+        if time.monotonic() - begin > timeout:
+            raise BenchmarkError(f"{what}: not within {timeout} s")
+        time.sleep(pause)
+
+
+def pids(name: str) -> list[int]:
+    """Return the processes with a name."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            if path.read_text(encoding="utf-8").strip() == name:
+                found.append(int(path.parent.name))
+    return found
+
+
+def cpu_seconds(name: str) -> float:
+    """Return the processor time of the processes with a name."""
+    total = 0
+    for pid in pids(name):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / TICKS
+
+
+def memory_mib(name: str) -> int:
+    """Return the resident memory of the processes with a name."""
+    kib = 0
+    for pid in pids(name):
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+            kib += int((re.search(r"VmRSS:\s+(\d+)", text) or ["", "0"])[1])
+    return kib // 1024
+
+
+def rpcs() -> dict[str, tuple[int, int]]:
+    """Return the number of requests to slurmctld and their microseconds by type, since its last start or reset."""
+    statistics = json.loads(call("sdiag", "--json"))["statistics"]
+    return {one["message_type"]: (one["count"], one["total_time"]) for one in statistics["rpcs_by_message_type"]}
+
+
+def database_rpcs() -> tuple[int, int]:
+    """Return the number of requests to slurmdbd and their microseconds since its start."""
+    text = call("sacctmgr", "show", "stats").partition("statistics by user")[0]
+    rows = re.findall(r"^\s+DBD_\w+\s*\(.*?\)\s*count:(\d+).*?total_time:(\d+)", text, re.MULTILINE)
+    return sum(int(count) for count, _time in rows), sum(int(micros) for _count, micros in rows)
+
+
+class Cost:
+    """What slurmctld and slurmdbd spend between two moments."""
+
+    def __init__(self) -> None:
+        """Note the start."""
+        self._begin = time.monotonic()
+        self._cpu = {name: cpu_seconds(name) for name in ("slurmctld", "slurmdbd")}
+        self._rpcs = rpcs()
+        self._database = database_rpcs()
+
+    def end(self) -> dict[str, float | int]:
+        """Return processor seconds, and the number and the seconds of requests."""
+        seconds = time.monotonic() - self._begin
+        cpu = {f"{name}_cpu_s": cpu_seconds(name) - was for name, was in self._cpu.items()}
+        now, database = rpcs(), database_rpcs()
+        none = (0, 0)
+        count = sum(one[0] - self._rpcs.get(key, none)[0] for key, one in now.items())
+        micros = sum(one[1] - self._rpcs.get(key, none)[1] for key, one in now.items())
+        return {
+            "seconds": seconds,
+            **cpu,
+            "rpcs": count,
+            "rpc_s": micros / 1e6,
+            "database_rpcs": database[0] - self._database[0],
+            "database_rpc_s": (database[1] - self._database[1]) / 1e6,
+        }
+
+
+def submit(number: int) -> tuple[str, int]:
+    """Submit one small job; return its number and how often sbatch failed before. An sbatch can lose its connection."""
+    options = ["--parsable", "--ntasks=1", "--mem=1", "--output=/dev/null", "--chdir=/tmp", f"--job-name=load{number}"]
+    for failures in range(TRIES):
+        with contextlib.suppress(BenchmarkError):
+            return call("sbatch", *options, "--wrap", "true").strip(), failures
+    raise BenchmarkError(f"sbatch failed {TRIES} times")
+
+
+def many_jobs(count: int, window: float, timeout: float) -> dict[str, float | int]:
+    """Submit so many jobs evenly within a window of seconds, and wait until slurmdbd knows the end of each."""
+    cost, begin = Cost(), time.monotonic()
+
+    def paced(number: int) -> tuple[str, int]:
+        time.sleep(max(0.0, begin + number * window / count - time.monotonic()))
+        return submit(number)
+
+    with concurrent.futures.ThreadPoolExecutor(RUNNERS) as pool:
+        found = list(pool.map(paced, range(count)))
+    jobs = [job for job, _failures in found]
+    submitted = time.monotonic() - begin
+    until("the queue is empty", timeout, lambda: not call("squeue", "--noheader", "--name", names_of(count)).strip())
+    ended = time.monotonic() - begin
+    until("all ends are recorded", timeout, lambda: recorded(jobs) == count, pause=1)
+    rows = [line.split("|") for line in times_of(jobs)]
+    bad = [row for row in rows if row[1] != "COMPLETED"]
+    if bad:
+        raise BenchmarkError(f"{len(bad)} of {count} jobs did not complete: {bad[0]}")
+    waits = sorted(stamp(row[3]) - stamp(row[2]) for row in rows)
+    return {
+        "count": count,
+        "submit_failures": sum(failures for _job, failures in found),
+        "submitted_s": submitted,
+        "ended_s": ended,
+        "recorded_s": time.monotonic() - begin,
+        "wait_median_s": waits[len(waits) // 2],
+        "wait_longest_s": waits[-1],
+        **{f"cost_{key}": value for key, value in cost.end().items()},
+    }
+
+
+def names_of(count: int) -> str:
+    """Return the names of the jobs of submit()."""
+    return ",".join(f"load{number}" for number in range(count))
+
+
+def times_of(jobs: t.Sequence[str]) -> list[str]:
+    """Return number, state, submission and start of each job, as slurmdbd knows them."""
+    fields = "--format=JobIDRaw,State,Submit,Start"
+    return call("sacct", "-n", "-P", "-X", "--allusers", fields, f"--jobs={','.join(jobs)}").splitlines()
+
+
+def recorded(jobs: t.Sequence[str]) -> int:
+    """Return the number of jobs whose end slurmdbd knows."""
+    return sum(line.split("|")[1] not in ("PENDING", "RUNNING") for line in times_of(jobs))
+
+
+def stamp(text: str) -> float:
+    """Return the seconds of a time of Slurm."""
+    return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+
+
+class LongJob:
+    """A job over all nodes with a step that runs while slurmctld is away."""
+
+    def __init__(self, nodes: int, timeout: float) -> None:
+        """Submit it and wait until its step runs."""
+        step = "srun --mpi=none --ntasks-per-node=1 sleep 3000"
+        options = ["--parsable", f"--nodes={nodes}", "--output=/dev/null", "--chdir=/tmp"]
+        self.number = call("sbatch", *options, "--wrap", step).strip()
+        until("the long job runs", timeout, lambda: f"{self.number}.0" in call("squeue", "--steps", "-h", "-o", "%i"))
+
+    def check(self) -> None:
+        """Raise an error unless the job still runs, in its first start."""
+        text = call("scontrol", "show", "job", self.number)
+        if "JobState=RUNNING" not in text or "Restarts=0" not in text:
+            raise BenchmarkError(f"job {self.number} did not survive: {text.split()[:12]}")
+
+    def end(self, timeout: float) -> None:
+        """Cancel it and wait until it is gone."""
+        time.sleep(5)  # a slurmctld that has just started may lose the message, and sends it again after MessageTimeout
+        call("scancel", self.number)
+        until("the long job ended", timeout, lambda: not call("squeue", "-h", "--jobs", self.number).strip())
+
+
+def answers(host: str = "") -> bool:
+    """Return whether a controller, or the one on a host, answers as the active one."""
+    call("squeue", "--noheader", "--states=running", timeout=30)
+    return not host or bool(re.search(rf"\w+\(\w+\) at {host} is UP", call("scontrol", "ping", timeout=30)))
+
+
+def restart(nodes: int, job_nodes: int, timeout: float) -> dict[str, float]:
+    """Restart slurmctld while a job runs; return the seconds until it answers, and until all nodes respond."""
+    job, begin = LongJob(job_nodes, timeout), time.monotonic()
+    call("systemctl", "restart", "slurmctld", timeout=timeout)
+    until("slurmctld answers", timeout, answers)
+    answered = time.monotonic() - begin
+    until("all nodes respond", timeout, lambda: responding() >= nodes)
+    result = {"answers_s": answered, "knows_all_nodes_s": time.monotonic() - begin}
+    job.check()
+    job.end(timeout)
+    return result
+
+
+def responding() -> int:
+    """Return the number of nodes that respond to the controller."""
+    return len(call("sinfo", "-h", "-N", "--responding", "-t", "idle,alloc,mix", "-o", "%N", timeout=60).split())
+
+
+def takeover(nodes: int, job_nodes: int, standby: str, timeout: float) -> dict[str, float]:
+    """Kill slurmctld while a job runs; return the seconds until the standby has control, and of the way back."""
+    job = LongJob(job_nodes, timeout)
+    time.sleep(10)  # slurmctld writes its state every five seconds
+    call("systemctl", "kill", "--signal=KILL", "slurmctld")
+    call("systemctl", "stop", "slurmctld")
+    result = {}
+    begin = time.monotonic()
+    until("the standby has control", timeout, lambda: answers(standby))
+    result["standby_answers_s"] = time.monotonic() - begin
+    until("the standby has heard of all nodes", timeout, lambda: responding() >= nodes)
+    result["standby_knows_all_nodes_s"] = time.monotonic() - begin
+    job.check()
+    begin = time.monotonic()
+    call("systemctl", "start", "slurmctld")
+    until("the first has control", timeout, lambda: answers(os.uname().nodename))
+    until("the first has heard of all nodes", timeout, lambda: responding() >= nodes)
+    result["return_s"] = time.monotonic() - begin
+    job.check()
+    job.end(timeout)
+    return result
+
+
+def scraped(url: str) -> tuple[float, int]:
+    """Return the seconds and the bytes of one reading of an exporter."""
+    begin = time.monotonic()
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=60) as answer:
+        size = len(answer.read())
+    return time.monotonic() - begin, size
+
+
+def monitoring(minutes: int, timeout: float) -> dict[str, t.Any]:
+    """Run the collectors of the monitoring once a minute, and compare the cost of slurmctld with minutes without."""
+    quiet = Cost()
+    time.sleep(60 * minutes)
+    alone = quiet.end()
+    watched, took = Cost(), []
+    for _minute in range(minutes):
+        begin = time.monotonic()
+        call(METRICS, timeout=timeout)
+        took.append(time.monotonic() - begin)
+        time.sleep(max(0.0, 60 - took[-1]))
+    both = watched.end()
+    call("systemctl", "start", "prometheus-node-exporter")
+    time.sleep(5)
+    seconds, size = scraped(f"http://{os.uname().nodename}:9100/metrics")
+    call("systemctl", "stop", "gpucluster-metrics.timer", "prometheus-node-exporter")
+    return {
+        "collectors_and_page_s": max(took),
+        "page_kb": PAGE.stat().st_size // 1000,
+        "scrape_s": seconds,
+        "scrape_kb": size // 1000,
+        **{f"without_{key}": value for key, value in alone.items()},
+        **{f"with_{key}": value for key, value in both.items()},
+    }
