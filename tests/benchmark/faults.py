@@ -22,7 +22,7 @@ import time
 import typing as t
 from pathlib import Path
 
-import fleet
+import fleet  # type: ignore[import-not-found]
 
 PLANTED = {"unreachable": 10, "hangs": 5, "fails": 3, "flaps": 1}
 # Exit status of ansible-playbook if hosts failed or were unreachable; the last play decides which.
@@ -52,7 +52,7 @@ def _without_one(kinds: list[str], kind: str) -> list[str]:
 
 def inventory(nodes: int, folder: Path, faults: dict[str, str], port: int) -> dict[str, t.Any]:
     """Return the inventory of the fleet, in which some hosts are contacted with ssh."""
-    found = fleet.inventory(nodes, folder)
+    found: dict[str, t.Any] = fleet.inventory(nodes, folder)
     hosts = found["all"]["children"]["lab"]["hosts"]
     for host, kind in faults.items():
         if kind in ("unreachable", "hangs"):

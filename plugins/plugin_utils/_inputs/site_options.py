@@ -26,6 +26,7 @@ ROLES = {
     "gpucluster_lmod": "lmod",
     "gpucluster_motd": "motd",
     "gpucluster_profiling": "profiling",
+    "gpucluster_repair": "repair",
     "gpucluster_timezone": "timezone",
 }
 STATES = ("", "present", "absent")

@@ -115,3 +115,33 @@ def test_every_part_of_site_can_use_a_bundle() -> None:
 def test_facts_are_set_by_name(path: Path) -> None:
     """set_fact ignores a mapping that is a template as a whole, and reports no error."""
     assert not re.search(r'set_fact: "?\{\{', path.read_text(encoding="utf-8"))
+
+
+# Acts as apt: one package is in a directory, one is that of Slurm.
+APT_GET = """#!/bin/sh
+case "$*" in *--print-uris*)
+  echo "'file:{mirror}/./toolkit_1.20.1-1%2bx_amd64.deb' toolkit_1.20.1-1+x_amd64.deb 10 SHA256:0"
+  echo "'file:/var/cache/gpucluster/slurm-1/./slurm-smd_1_amd64.deb' slurm-smd_1_amd64.deb 10 SHA256:0"
+  echo "'http://mirror.example.com/debian/pool/m/munge_1_amd64.deb' munge_1_amd64.deb 10 SHA256:0" ;;
+esac
+"""
+
+
+def test_packages_of_a_mirror_directory_are_in_the_bundle(tmp_path: Path) -> None:
+    programs, mirror, target = tmp_path / "bin", tmp_path / "mirror", tmp_path / "node"
+    programs.mkdir()
+    mirror.mkdir()
+    (mirror / "toolkit_1.20.1-1+x_amd64.deb").write_text("deb")
+    for name in ("apt-get", "apt-ftparchive", "dpkg-deb", "gpg", "gpgconf"):
+        text = APT_GET.format(mirror=mirror) if name == "apt-get" else "#!/bin/sh\n"
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+
+    subprocess.run(
+        [PLAYBOOKS / "files/bundle-packages", target, "munge toolkit"],
+        env={"PATH": f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin"},
+        check=True,
+        timeout=60,
+    )
+
+    assert [path.name for path in (target / "apt").glob("*.deb")] == ["toolkit_1.20.1-1+x_amd64.deb"]

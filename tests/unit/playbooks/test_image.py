@@ -41,6 +41,7 @@ KEPT = {
     "etc/sudoers.d/gpucluster-users": 0o440,
     "root/.ssh/authorized_keys": 0o600,
     "var/lib/gpucluster/pull/0123.tar": 0o600,
+    "var/lib/gpucluster/pull/ansible-1/plugins/ssh_host_keys.py": 0o644,
 }
 
 
@@ -136,3 +137,12 @@ def test_a_node_that_has_applied_no_release_is_refused(root: Path, tmp_path: Pat
     assert ended.returncode == 1
     assert "has not applied a release" in ended.stderr
     assert not (tmp_path / "x.tar").exists()
+
+
+def test_a_node_that_applies_another_bundle_is_refused(root: Path, tmp_path: Path) -> None:
+    _write(root, "var/lib/gpucluster/pull/4567.tar", "new", 0o600)
+
+    ended = subprocess.run([SCRIPT, tmp_path / "x.tar", root], capture_output=True, text=True, check=False, timeout=60)
+
+    assert ended.returncode == 1
+    assert "applies another bundle" in ended.stderr

@@ -17,6 +17,7 @@ WORDS = {
     "gpu_clocks": ["state"],
     "lab_fault": ["node", "fault"],
     "node_remove": ["node"],
+    "repair": ["node"],
     "teardown": ["teardown"],
     "validate": ["nodes", "nodelist", "partition", "only", "baseline"],
 }

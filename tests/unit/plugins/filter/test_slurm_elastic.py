@@ -53,9 +53,8 @@ def test_nodes_of_a_set_come_and_go_and_those_of_the_inventory_stay() -> None:
     assert "ResumeProgram=/etc/slurm/elastic/resume\n" in text
     assert "SuspendProgram=/etc/slurm/elastic/suspend\n" in text
     assert "ResumeFailProgram=/etc/slurm/elastic/fail\n" in text
-    parameters = "SlurmctldParameters=enable_configless,cloud_reg_addrs,idle_on_node_suspend,power_save_interval=5"
-    assert parameters in text
-    assert "TreeWidth=65533\n" in text
+    parameters = "cloud_reg_addrs,idle_on_node_suspend,power_save_interval=5"
+    assert f"SlurmctldParameters=enable_configless,{parameters},conmgr_max_connections=512\n" in text
     assert "h100-[1-150]" in files.texts(given, cgroup=False)["gres.conf"]
 
 

@@ -52,7 +52,7 @@ def plan(one: list[events.Event], state: State, *jobs: Job, now: float = NOT_BEF
 def test_an_event_is_read() -> None:
     (one,) = found()
 
-    assert one == ("C7061BAC-AFDC-4513-B24B-AA5F13A16123", "Reboot", "Scheduled", ("h100_3",), NOT_BEFORE)
+    assert tuple(one) == ("C7061BAC-AFDC-4513-B24B-AA5F13A16123", "Reboot", "Scheduled", ("h100_3",), NOT_BEFORE)
     assert events.reason([one]) == (
         "Azure event: Reboot C7061BAC-AFDC-4513-B24B-AA5F13A16123 not before Mon, 11 Apr 2022 22:26:58 GMT"
     )

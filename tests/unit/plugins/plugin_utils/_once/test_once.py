@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import typing as t
 
 import pytest
@@ -170,6 +171,6 @@ def test_a_process_that_hangs_does_not_stop_the_others(tmp_path: Path, monkeypat
     lock = tmp_path / f"{host.key('{{ title }}')}.lock"
     monkeypatch.setattr(shared, "WAIT_SECONDS", 0.1)
     with lock.open("w") as stream:
-        shared.fcntl.flock(stream, shared.fcntl.LOCK_EX)
+        fcntl.flock(stream, fcntl.LOCK_EX)
 
         assert host.result("{{ title }}", tmp_path) == "node with H100"

@@ -1,0 +1,229 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""The calls of Slurm that a repair needs. Everything on a node runs in a job of root, so that no other job is there."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    # Runs a program with a time limit in seconds; returns exit status, standard output and standard error.
+    Run = Callable[..., tuple[int, str, str]]
+
+JOB = "gpucluster-repair"
+MINE = "repair:"  # the first word of the reason of a node in repair
+ASK = 60.0
+_IMMEDIATE = 60  # seconds to wait for the allocation of an idle node
+_JOB_MINUTES = 240
+_FIELD = r"\b{}=(\S+)"
+_AWAY = {"REBOOT_ISSUED", "REBOOT_REQUESTED", "REBOOT"}
+_NEVER = {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "CLOUD"}
+
+
+class SlurmError(Exception):
+    """Slurm refused or did not answer; the next run tries again."""
+
+
+class Job(t.NamedTuple):
+    """A job that has a node."""
+
+    id: str
+    state: str
+    name: str
+
+
+class Node(t.NamedTuple):
+    """A node as Slurm sees it."""
+
+    name: str
+    flags: frozenset[str]
+    reason: str
+    answers: bool = True
+    boot: str = ""
+    gpus: int = 0
+    partition: str = ""
+    address: str = ""
+
+    @property
+    def drained(self) -> bool:
+        """Return whether the node accepts no new jobs."""
+        return any(flag.startswith("DRAIN") for flag in self.flags)
+
+    @property
+    def mine(self) -> bool:
+        """Return whether this program drained the node."""
+        return self.drained and self.reason.startswith(MINE)
+
+    @property
+    def sick(self) -> bool:
+        """Return whether the health check drained the node; nobody powers it or has set it to FAIL."""
+        return (
+            self.drained
+            and bool(marker.named(self.reason))
+            and not self.flags & (_AWAY | _NEVER)
+            and not any(flag.startswith("FAIL") for flag in self.flags)
+        )
+
+    @property
+    def slurms(self) -> bool:
+        """Return whether Slurm drained the node after a failed prolog."""
+        return marker.Node(self.flags, self.reason).slurms
+
+    @property
+    def rebooting(self) -> bool:
+        """Return whether a reboot is requested or issued."""
+        return bool(self.flags & _AWAY)
+
+    @property
+    def free(self) -> bool:
+        """Return whether the node is in service and idle."""
+        return self.answers and self.flags == {"IDLE"}
+
+
+def parse(text: str) -> list[Node]:
+    """Return the nodes in the output of `scontrol show node`."""
+    # A node has a blank line before its reason.
+    return [_node(block) for block in re.split(r"^(?=NodeName=)", text, flags=re.MULTILINE) if block.strip()]
+
+
+def _node(block: str) -> Node:
+    state = marker.node(block)
+    return Node(
+        _field(block, "NodeName"),
+        state.flags,
+        state.reason,
+        "*" not in _field(block, "State"),
+        _field(block, "BootTime"),
+        sum(int(count) for count in re.findall(r"gpu(?::[^:(,\s]+)?:(\d+)", _field(block, "Gres"))),
+        _field(block, "Partitions").partition(",")[0],
+        _field(block, "NodeAddr"),
+    )
+
+
+def _field(block: str, name: str) -> str:
+    found = re.search(_FIELD.format(name), block)
+    return found[1] if found else ""
+
+
+class Slurm:
+    """Slurm on the active controller."""
+
+    def __init__(self, run: Run) -> None:
+        """Store the runner."""
+        self._run = run
+
+    def active(self) -> str:
+        """Return the name of the first controller that is up."""
+        found = re.search(r"^Slurmctld\(\w+\) at (\S+) is UP", self._call("scontrol", "ping"), re.MULTILINE)
+        if not found:
+            raise SlurmError("no controller answers")
+        return found[1]
+
+    def nodes(self) -> dict[str, Node]:
+        """Return all nodes by name."""
+        return {node.name: node for node in parse(self._call("scontrol", "show", "node"))}
+
+    def node(self, name: str) -> Node:
+        """Return one node."""
+        return parse(self.described(name))[0]
+
+    def described(self, name: str) -> str:
+        """Return what Slurm says of a node."""
+        return self._call("scontrol", "show", "node", name)
+
+    def jobs(self, node: str) -> list[Job]:
+        """Return the jobs that have a node."""
+        lines = self._call("squeue", "--noheader", f"--nodelist={node}", "--format=%i %T %j").splitlines()
+        found = [Job(*line.split(None, 2)) for line in lines if len(line.split(None, 2)) == 3]
+        return [job for job in found if job.state != "PENDING"]
+
+    def reserve(self, node: str, case: str) -> str:
+        """Reserve a node for root; return the case that has it, which may be another one."""
+        code, out, err = self._run(
+            [
+                *("scontrol", "create", "reservation", f"ReservationName={reservation(node)}", f"Nodes={node}"),
+                *("Users=root", "StartTime=now", "Duration=UNLIMITED", "Flags=MAINT,IGNORE_JOBS,FLEX"),
+                f"Comment={case}",
+            ],
+            ASK,
+        )
+        owner = self.owner(node)
+        if not owner:
+            raise SlurmError(f"the reservation of {node} was refused: {(err or out).strip() or code}")
+        return owner
+
+    def owner(self, node: str) -> str:
+        """Return the case that has reserved a node; empty if none has."""
+        code, out, err = self._run(["scontrol", "show", "reservation", reservation(node)], ASK)
+        if code == 0 and "ReservationName=" in out:
+            return _field(out, "Comment") or "somebody"
+        if re.search(r"not found|invalid", out + err, re.IGNORECASE):
+            return ""
+        raise SlurmError(f"scontrol show reservation: {(err or out).strip() or code}")
+
+    def release(self, node: str) -> None:
+        """Delete the reservation of a node, if there is one."""
+        if self.owner(node):
+            self._call("scontrol", "delete", f"ReservationName={reservation(node)}")
+
+    def drain(self, node: str, reason: str) -> None:
+        """Drain a node, or change the reason of its drain."""
+        self._call("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}")
+
+    def resume(self, node: str) -> None:
+        """Return a node to service."""
+        self._call("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
+    def reboot(self, node: str, reason: str) -> None:
+        """Reboot a drained node without jobs; it stays drained."""
+        self._call("scontrol", "reboot", f"reason={reason}", node)
+
+    def allocate(self, node: Node, others: Sequence[str]) -> str:
+        """Return the ID of a new job that has a reserved node, and other nodes in service, for itself."""
+        names = [node.name, *others]
+        args = [
+            *("salloc", "--no-shell", f"--job-name={JOB}", f"--nodes={len(names)}", f"--nodelist={','.join(names)}"),
+            *("--exclusive", "--mem=0", f"--time={_JOB_MINUTES}", f"--immediate={_IMMEDIATE}", "--chdir=/"),
+            *(f"--reservation={reservation(node.name)}", f"--partition={node.partition}"),
+            *([f"--gpus-per-node={node.gpus}"] if node.gpus else []),
+        ]
+        code, out, err = self._run(args, _IMMEDIATE + ASK)
+        found = re.search(r"Granted job allocation (\d+)", out + err)
+        if code or not found:
+            raise SlurmError(f"no allocation of {', '.join(names)}: {(err or out).strip() or code}")
+        return found[1]
+
+    def step(self, job: str, nodes: Sequence[str], command: Sequence[str], seconds: float) -> tuple[int, str, str]:
+        """Run a program in a job, once on each node; return exit status, standard output and standard error."""
+        args = [
+            *("srun", f"--jobid={job}", "--overlap", f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}"),
+            *(f"--ntasks={len(nodes)}", "--ntasks-per-node=1", "--input=none", "--chdir=/", "--kill-on-bad-exit=1"),
+        ]
+        return self._run([*args, *command], seconds)
+
+    def cancel(self, node: str) -> bool:
+        """Cancel the job of this program on a node; return whether the node is without any job."""
+        jobs = self.jobs(node)
+        for job in jobs:
+            if job.name == JOB and job.state != "COMPLETING":
+                self._call("scancel", job.id)
+        return not jobs
+
+    def _call(self, *args: str) -> str:
+        code, out, err = self._run(list(args), ASK)
+        if code:
+            raise SlurmError(f"{' '.join(args[:3])}: {(err or out).strip() or f'exit status {code}'}")
+        return out
+
+
+def reservation(node: str) -> str:
+    """Return the name of the reservation of a node."""
+    return f"gpucluster_repair_{node}"

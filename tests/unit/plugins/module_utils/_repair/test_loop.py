@@ -1,0 +1,428 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The loop with a Slurm that is made up: what happens to a sick node, and what never happens."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import typing as t
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import journal, loop, plan, slurm
+from ansible_collections.hpcai.gpucluster.tests.unit.support.repair_cluster import FAULT, FakeSlurm
+
+if t.TYPE_CHECKING:
+    from pathlib import Path
+
+WEEK = 7 * 86400
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FakeSlurm:
+    return FakeSlurm(tmp_path)
+
+
+def in_service(cluster: FakeSlurm, name: str) -> bool:
+    """Return whether a node takes jobs of users."""
+    return cluster.machines[name].flags == {"IDLE"} and name not in cluster.reserved and not cluster.jobs
+
+
+@pytest.mark.parametrize(
+    ("cured_by", "reason", "steps"),
+    [
+        ("gpu_reset", FAULT, ["gpu_reset"]),
+        ("reboot", FAULT, ["gpu_reset", "reboot"]),
+        ("replace", FAULT, ["gpu_reset", "reboot", "replace"]),
+        (
+            "service nvidia-persistenced",
+            "NHC: gpu_persistence: expected persistence mode on, found off",
+            ["service nvidia-persistenced"],
+        ),
+    ],
+)
+def test_a_sick_node_is_captured_repaired_validated_and_returned(
+    cluster: FakeSlurm, cured_by: str, reason: str, steps: list[str]
+) -> None:
+    cluster.sicken("gpu1", cured_by, reason)
+
+    cluster.go_on()
+
+    done = [line for line in cluster.log if line in {f"{step} gpu1" for step in (*steps, "capture")}]
+    assert done == ["capture gpu1", *(f"{step} gpu1" for step in steps)]
+    assert "pair gpu1 gpu2" in cluster.log
+    assert cluster.state("gpu1") == journal.RETURNED
+    assert in_service(cluster, "gpu1")
+    assert in_service(cluster, "gpu2")
+
+
+def test_the_archive_has_what_the_node_and_the_controller_know(cluster: FakeSlurm, tmp_path: Path) -> None:
+    cluster.sicken("gpu1", "reboot")
+
+    cluster.go_on()
+
+    (path,) = (tmp_path / "captures").glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        assert archive.getnames() == ["controller/case.json", "controller/node.txt", "dmesg.txt"]
+
+
+def _calls_of_a_repair(tmp_path: Path) -> int:
+    whole = FakeSlurm(tmp_path)
+    whole.sicken("gpu1", "reboot")
+    whole.go_on()
+    return whole.calls
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_repair_that_is_killed_at_any_call_goes_on(tmp_path: Path, after: bool) -> None:
+    calls = _calls_of_a_repair(tmp_path / "whole")
+    begun = set()
+    for call in range(1, calls + 1):
+        cluster = FakeSlurm(tmp_path / f"{call}")
+        cluster.sicken("gpu1", "reboot")
+        cluster.kill_at, cluster.kill_after = call, after
+
+        cluster.go_on(1)
+        killed = [one.begun for one in cluster.repair().cases().values() if one.begun]
+        begun.update(killed if not cluster.kill_at else [])
+        cluster.go_on(16)
+
+        assert cluster.state("gpu1") == journal.RETURNED, call
+        assert in_service(cluster, "gpu1"), call
+        assert cluster.log.count("reboot gpu1") == 1, call
+    assert begun >= {plan.CLAIM, plan.CAPTURE, "gpu_reset", "reboot"}
+
+
+@pytest.mark.parametrize("step", ["claim", "capture", "reboot", "health", "pair", "return"])
+def test_a_repair_that_is_killed_in_a_step_goes_on_with_that_step(
+    cluster: FakeSlurm, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal has the begin of the step and nothing after it."""
+    cluster.sicken("gpu1", "reboot")
+    add = journal.Journal.add
+
+    class Kill(BaseException):
+        pass
+
+    def killing(self: journal.Journal, node: str, case: str, what: str, **more: t.Any) -> None:
+        if what == journal.END and more.get("step") == step:
+            raise Kill
+        add(self, node, case, what, **more)
+
+    monkeypatch.setattr(journal.Journal, "add", killing)
+    for _pass in range(12):
+        try:
+            cluster.go_on(1)
+        except Kill:
+            break
+    else:
+        pytest.fail("the step was never reached")
+    (case,) = cluster.repair().cases().values()
+    assert case.begun == step
+    monkeypatch.setattr(journal.Journal, "add", add)
+    for machine in cluster.machines.values():
+        if "REBOOT_ISSUED" in machine.flags:
+            cluster.boot(machine.name)
+
+    cluster.go_on()
+
+    assert cluster.state("gpu1") == journal.RETURNED
+    assert in_service(cluster, "gpu1")
+    assert cluster.log.count("reboot gpu1") == 1
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_a_node_that_fails_its_validation_never_returns(tmp_path: Path, number: int) -> None:
+    names = [f"gpu{index}" for index in range(1, 6)]
+    cluster = FakeSlurm(tmp_path, names)
+    name = names[number % 5]
+    cluster.sicken(name, "nothing" if number % 2 else "reboot")
+    cluster.pair_works = bool(number % 2)  # odd: the checks fail; even: only the pair does
+
+    cluster.go_on(10)
+
+    assert cluster.state(name) == journal.OUT
+    machine = cluster.machines[name]
+    assert machine.flags == {"IDLE", "DRAIN"}
+    assert machine.reason.startswith("repair: needs a person, tried gpu_reset, ")
+    assert FAULT[:40] in machine.reason
+    (ticket,) = (json.loads(path.read_text()) for path in (tmp_path / "tickets").glob("*.json"))
+    assert [one["step"] for one in ticket["tried"]][:2] == ["claim", "capture"]
+    assert ticket["categories"] == ["Resource.Hpc.Unhealthy.M"]
+    before = list(cluster.log)
+    cluster.go_on(5)
+    assert cluster.log == before  # nothing is tried again
+
+
+@pytest.mark.parametrize("reason", ["RMA 123", "repair by Anna", "NHC", "", "Prolog error", "Not responding"])
+def test_the_drain_of_a_person_is_left_alone(cluster: FakeSlurm, reason: str) -> None:
+    cluster.sicken("gpu1", "reboot", reason)
+
+    cluster.go_on(5)
+
+    assert cluster.machines["gpu1"].reason == reason
+    assert not cluster.reserved
+    assert cluster.log == []
+
+
+@pytest.mark.parametrize("flags", [{"IDLE", "DRAIN", "FAIL"}, {"IDLE", "DRAIN", "POWERED_DOWN"}, {"IDLE"}])
+def test_a_node_in_another_state_is_left_alone(cluster: FakeSlurm, flags: set[str]) -> None:
+    cluster.sicken("gpu1", "reboot")
+    cluster.machines["gpu1"].flags = flags
+
+    cluster.go_on(3)
+
+    assert not cluster.reserved
+
+
+@pytest.mark.parametrize("drained", [True, False])
+def test_a_person_takes_over_a_node_in_repair(cluster: FakeSlurm, drained: bool) -> None:
+    cluster.sicken("gpu1", "reboot")
+    cluster.repair().run()  # it reboots now
+    cluster.boot("gpu1")
+    machine = cluster.machines["gpu1"]
+    machine.reason = "RMA 123" if drained else ""
+    machine.flags = {"IDLE", "DRAIN"} if drained else {"IDLE"}
+
+    cluster.go_on(5)
+
+    assert cluster.state("gpu1") == journal.HANDED_OVER
+    assert machine.reason == ("RMA 123" if drained else "")
+    assert not cluster.reserved
+    assert not cluster.jobs
+
+
+def test_jobs_of_users_end_first(cluster: FakeSlurm) -> None:
+    cluster.sicken("gpu1", "reboot")
+    cluster.jobs["7"] = ("train", ["gpu1"])
+
+    cluster.go_on(3)
+    assert not cluster.reserved
+    assert cluster.machines["gpu1"].reason == FAULT
+
+    del cluster.jobs["7"]
+    cluster.go_on()
+    assert cluster.state("gpu1") == journal.RETURNED
+
+
+def test_the_partner_has_no_job_and_is_not_sick(tmp_path: Path) -> None:
+    cluster = FakeSlurm(tmp_path, ["gpu1", "gpu2", "gpu3", "cpu1"])
+    cluster.sicken("gpu1", "reboot")
+    cluster.jobs["7"] = ("train", ["gpu2"])
+    cluster.machines["cpu1"].partition = "cpu"
+    cluster.machines["gpu3"].cured_by = "nothing"  # nobody has seen it yet
+
+    cluster.go_on(5)
+    assert not [line for line in cluster.log if line.startswith("pair ")]
+    assert cluster.repair().cases()["gpu1"].open
+
+    cluster.machines["gpu3"].cured_by = ""
+    cluster.go_on(5)
+    assert "pair gpu1 gpu3" in cluster.log
+    assert cluster.state("gpu1") == journal.RETURNED
+    assert cluster.jobs == {"7": ("train", ["gpu2"])}
+
+
+def test_without_a_partner_nothing_is_proved(tmp_path: Path) -> None:
+    cluster = FakeSlurm(tmp_path, ["gpu1"])
+    cluster.sicken("gpu1", "gpu_reset")
+
+    cluster.go_on(5, pair_wait_minutes=1)
+
+    assert cluster.state("gpu1") == journal.OUT
+    assert "reboot gpu1" not in cluster.log
+    assert cluster.machines["gpu1"].reason.startswith("repair: needs a person, tried gpu_reset, health, pair failed")
+
+
+def test_a_site_of_one_node_can_do_without_a_pair(tmp_path: Path) -> None:
+    cluster = FakeSlurm(tmp_path, ["gpu1"])
+    cluster.sicken("gpu1", "gpu_reset")
+
+    cluster.go_on(3, pair=False)
+
+    assert cluster.state("gpu1") == journal.RETURNED
+
+
+@pytest.mark.parametrize(("given", "nodes", "most"), [("5%", 100, 5), ("5%", 19, 1), ("3", 100, 3), ("0", 100, 1)])
+def test_few_nodes_are_in_repair_at_a_time(tmp_path: Path, given: str, nodes: int, most: int) -> None:
+    cluster = FakeSlurm(tmp_path, [f"gpu{index}" for index in range(nodes)])
+    for index in range(nodes - 1):
+        cluster.sicken(f"gpu{index}", "nothing")
+
+    cluster.repair(max_nodes=given).run()  # all of them reboot now
+
+    assert len(cluster.reserved) == most
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "101%", ""])
+def test_a_wrong_limit_is_refused(text: str) -> None:
+    with pytest.raises(plan.SettingsError):
+        plan.limit(text, 10)
+
+
+def test_three_returns_in_seven_days_need_a_person(cluster: FakeSlurm) -> None:
+    for _time in range(3):
+        cluster.sicken("gpu1", "gpu_reset")
+        cluster.go_on(3)
+        assert cluster.state("gpu1") == journal.RETURNED
+        cluster.now += 86400
+    resets = cluster.log.count("gpu_reset gpu1")
+    cluster.sicken("gpu1", "gpu_reset")
+
+    cluster.go_on(3)
+
+    assert cluster.state("gpu1") == journal.OUT
+    assert cluster.log.count("gpu_reset gpu1") == resets == 3
+    assert cluster.log.count("capture gpu1") == 4
+    assert "needs a person, 3 returns in 7 days" in cluster.machines["gpu1"].reason
+
+
+def test_old_returns_do_not_count(cluster: FakeSlurm) -> None:
+    for _time in range(4):
+        cluster.sicken("gpu1", "gpu_reset")
+        cluster.go_on(3)
+        assert cluster.state("gpu1") == journal.RETURNED
+        cluster.now += WEEK / 2
+
+
+@pytest.mark.parametrize("mode", ["observe", "capture", "propose"])
+def test_a_mode_does_no_more_than_it_says(cluster: FakeSlurm, tmp_path: Path, mode: str) -> None:
+    cluster.sicken("gpu1", "reboot")
+
+    cluster.go_on(4, mode=mode)
+
+    assert cluster.machines["gpu1"].reason == FAULT
+    assert cluster.machines["gpu1"].flags == {"IDLE", "DRAIN"}
+    assert not cluster.reserved
+    assert not cluster.jobs
+    assert cluster.log.count("capture gpu1") == (0 if mode == "observe" else 1)
+    assert len(list((tmp_path / "tickets").glob("*.json"))) == (1 if mode == "propose" else 0)
+    cluster.go_on(8)  # and then act
+    assert cluster.state("gpu1") == journal.RETURNED
+
+
+def test_a_mode_that_is_set_back_stops_a_repair(cluster: FakeSlurm) -> None:
+    cluster.sicken("gpu1", "nothing")
+    cluster.repair().run()  # it reboots now
+    cluster.boot("gpu1")
+
+    cluster.go_on(3, mode="observe")
+
+    assert cluster.state("gpu1") == journal.PARKED
+    assert cluster.machines["gpu1"].reason == FAULT
+    assert "replace gpu1" not in cluster.log
+
+
+def test_two_controllers_never_repair_the_same_node(cluster: FakeSlurm, tmp_path: Path) -> None:
+    """Each has its own state directory, which is wrong; the reservation keeps them apart."""
+    cluster.sicken("gpu1", "reboot")
+    cluster.repair(directory=str(tmp_path)).run()
+    machine = cluster.machines["gpu1"]
+    cluster.boot("gpu1")
+    machine.reason, jobs = FAULT, dict(cluster.jobs)  # not even if the reason looks new
+
+    cluster.repair(directory=str(tmp_path / "other")).run()
+
+    assert cluster.log[-1].endswith("which is not ours")
+    assert cluster.jobs == jobs
+    assert len(cluster.reserved) == 1
+
+
+def test_one_run_at_a_time_has_the_state_directory(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import fcntl, sys; stream = open(sys.argv[1], 'a'); fcntl.lockf(stream, fcntl.LOCK_EX); "
+        "print('locked', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(journal.Busy), journal.alone(str(tmp_path)):
+            pytest.fail("two runs at once")
+        other.communicate("")
+    with journal.alone(str(tmp_path)):
+        pass
+
+
+def test_a_failed_capture_means_no_repair(cluster: FakeSlurm) -> None:
+    cluster.sicken("gpu1", "gpu_reset")
+    cluster.capture_works = False
+
+    cluster.go_on(5)
+
+    assert cluster.state("gpu1") == journal.OUT
+    assert cluster.log.count("capture gpu1") == 3
+    assert "gpu_reset gpu1" not in cluster.log
+
+
+def test_a_node_that_does_not_answer_needs_a_replacement(cluster: FakeSlurm) -> None:
+    cluster.sicken("gpu1", "replace")
+    cluster.machines["gpu1"].answers = False
+
+    cluster.repair().run()
+
+    assert "replace gpu1" in cluster.log
+    assert "reboot gpu1" not in cluster.log
+    cluster.machines["gpu1"].answers = True
+    cluster.go_on(4)
+    assert cluster.state("gpu1") == journal.RETURNED
+
+
+def test_a_reboot_that_never_ends_is_a_failed_step(cluster: FakeSlurm) -> None:
+    cluster.sicken("gpu1", "nothing")
+    cluster.repair(commands={}).run()
+    cluster.now += 31 * 60
+
+    cluster.repair(commands={}).run()
+
+    assert cluster.state("gpu1") == journal.OUT
+    assert "reboot failed" in cluster.machines["gpu1"].reason
+
+
+def test_a_person_releases_a_node_or_lets_it_begin_again(cluster: FakeSlurm) -> None:
+    cluster.sicken("gpu1", "nothing")
+    cluster.go_on(6)
+    assert cluster.repair().retry("gpu2") == "gpu2 is not a node that this program has given up"
+    assert cluster.repair().retry("gpu1").startswith("gpu1 begins again")
+    assert cluster.machines["gpu1"].reason == FAULT
+    cluster.go_on(6)
+    assert cluster.log.count("capture gpu1") == 2
+    assert cluster.state("gpu1") == journal.OUT
+
+    cluster.machines["gpu1"].flags = {"IDLE"}
+    cluster.go_on(1)
+
+    assert cluster.state("gpu1") == journal.RELEASED
+
+
+def test_a_ticket_goes_to_the_address_of_the_site(cluster: FakeSlurm) -> None:
+    cluster.sicken("gpu1", "nothing", "NHC: nhc: expected the checks of the site to pass, found ERROR")
+
+    cluster.go_on(3, webhook="https://tickets.example")
+
+    assert [ticket["node"] for ticket in cluster.posts] == ["gpu1"]
+    assert "tried nothing" in cluster.machines["gpu1"].reason
+
+
+def test_half_a_line_of_the_journal_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "repair.jsonl"
+    path.write_bytes(
+        b'{"time": 1, "node": "gpu1", "case": "a", "event": "claimed", "reason": "NHC: x: y"}\n{"time": 2, "no'
+    )
+    found = journal.Journal(str(tmp_path), lambda: 3.0)
+
+    found.add("gpu1", "a", journal.BEGIN, step="claim")
+
+    assert [event["event"] for event in found.events()] == ["claimed", "begin"]
+    assert journal.cases(found.events())["gpu1"].begun == "claim"
+
+
+def test_the_loop_is_bounded() -> None:
+    assert loop._STEPS_A_PASS < 100
+    assert slurm.ASK <= 60
