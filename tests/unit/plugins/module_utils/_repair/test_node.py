@@ -106,7 +106,9 @@ def test_the_physical_host_comes_from_the_pool_of_hyper_v() -> None:
     assert node.key_values(pool)["PhysicalHostNameFullyQualified"] == "GGBB90904476"
 
 
-@pytest.mark.parametrize("printed", ["bm90IGEgdGFy", "!!!", packed({"a": "b"})[:40]])
+@pytest.mark.parametrize(
+    "printed", ["bm90IGEgdGFy", "!!!", packed({"a": "b"})[:40]], ids=["no archive", "no base64", "interrupted"]
+)
 def test_a_damaged_archive_is_refused(printed: str) -> None:
     with pytest.raises(node.OutputError):
         node.collect(printed, {})
