@@ -57,8 +57,7 @@ exit $code
 """
 
 # Both nodes send the other one 16 MiB and compare the digest.
-PAIR = r"""
-import hashlib, os, socket, sys, time
+PAIR = r"""import hashlib, os, socket, sys, time
 server, address, port, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), 1 << 24
 mine = os.environ["SLURMD_NODENAME"] == server
 def connect():
