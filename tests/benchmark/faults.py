@@ -40,7 +40,7 @@ class Outcome(t.NamedTuple):
 
 def plant(nodes: int) -> dict[str, str]:
     """Return the fault of each host that has one; the first node has none, the second hangs."""
-    kinds = [kind for kind, count in PLANTED.items() for _ in range(count)]
+    kinds = [kind for kind, count in PLANTED.items() for _number in range(count)]
     hosts = ["gpu2", *(f"gpu{number}" for number in range(5, nodes, max(1, (nodes - 5) // len(kinds))))]
     return dict(zip(hosts, ["hangs", *(kind for kind in _without_one(kinds, "hangs"))]))
 
@@ -108,7 +108,7 @@ def judge(found: Outcome, clean: Outcome, faults: dict[str, str]) -> list[str]:
 
 def interrupted(folder: Path, document: dict[str, t.Any], seconds: float, count: int) -> None:
     """Interrupt so many runs at random points."""
-    for _ in range(count):
+    for _number in range(count):
         after = random.uniform(5, seconds)
         stopped = run(folder, document, {}, interrupt=after)
         print(f"interrupted after {after:.0f} s: status {stopped.status}", flush=True)
