@@ -79,14 +79,6 @@ def _inventory(**variables: t.Any) -> dict[str, t.Any]:
     }
 
 
-@pytest.fixture
-def sizes(tmp_path: Path) -> str:
-    """Return a file with the sizes of machines that an earlier run has found."""
-    path = tmp_path / "sizes.json"
-    path.write_text(json.dumps({"gpu01": "DGX_A100", "gpu02": "DGX_A100"}), encoding="utf-8")
-    return f"gpucluster_vm_sizes_file={path}"
-
-
 def test_an_inventory_of_deepops_passes_and_nothing_is_dropped_in_silence(run: Run, sizes: str) -> None:
     code, output = run(_inventory(), "playbooks/check_input.yml", "-e", sizes)
 
