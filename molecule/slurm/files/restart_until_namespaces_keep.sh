@@ -3,7 +3,7 @@
 # job_container/tmpfs keeps the mount namespace of each job as a file. Linux refuses that if the ID of this namespace is
 # lower than the ID of the namespace of the process that keeps it. Since Linux 6.18, each processor assigns its own IDs.
 # Therefore it depends on the ID of a container's namespace whether this works. The IDs of a processor only grow, so one
-# namespace of each processor shows whether it always works.
+# namespace of each processor that the container uses shows whether it always works.
 set -euo pipefail
 
 keep='
@@ -13,8 +13,7 @@ keep='
   mount --make-private "$folder"
   trap "umount --lazy $folder; rm -r $folder" EXIT
   touch "$folder/namespace"
-  for processor in $(seq 0 $(($(nproc --all) - 1))); do
-    taskset --cpu-list "$processor" true 2> /dev/null || continue
+  for processor in $(python3 -c "import os; print(*os.sched_getaffinity(1))"); do
     taskset --cpu-list "$processor" unshare --mount="$folder/namespace" true
     umount "$folder/namespace"
   done
