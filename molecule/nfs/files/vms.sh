@@ -37,17 +37,20 @@ start() {
   local accel=(-accel tcg,thread=single -cpu max,la57=off)
   [ "$(cat "$work/accel")" = tcg ] || accel=(-accel kvm -cpu host)
   [ -f "$work/$name.qcow2" ] || qemu-img create -q -f qcow2 -F raw -b "$image/disk" "$work/$name.qcow2"
-  local drives=()
+  # The client's drives are NVMe drives, as role scratch expects. The server's are not: after a power failure on a busy host, QEMU's emulated
+  # NVMe drive sometimes completes no request. Linux names virtio drives in the order of these devices: vda, vdb, vdc.
+  local drives=(-drive "file=$work/$name.qcow2,if=none,id=root,format=qcow2,cache=unsafe" -device virtio-blk-pci,drive=root) kind=nvme
+  [ "$name" = nfs2 ] || kind=virtio-blk-pci
   for disk in a b; do
     [ -f "$work/$name$disk" ] || truncate --size=320M "$work/$name$disk"
-    drives+=(-drive "file=$work/$name$disk,if=none,id=$disk,format=raw,cache=unsafe" -device "nvme,drive=$disk,serial=lab$number$disk")
+    drives+=(-drive "file=$work/$name$disk,if=none,id=$disk,format=raw,cache=unsafe" -device "$kind,drive=$disk,serial=lab$number$disk")
   done
   # The scenario takes less than an hour. After that, a forgotten machine stops automatically.
   setsid timeout 3600 qemu-system-x86_64 -name "$name" -M q35 "${accel[@]}" -smp 1 -m 768 -nodefaults -no-user-config -display none \
     -kernel "$image/kernel" -initrd "$image/initrd" \
     -append "root=/dev/vda rw console=ttyS0 quiet systemd.hostname=$name systemd.show_status=0 net.ifnames=0 mitigations=off apparmor=0 audit=0" \
     -serial "file:$work/$name.console" -pidfile "$work/$name.pid" \
-    -drive "file=$work/$name.qcow2,if=virtio,format=qcow2,cache=unsafe" "${drives[@]}" \
+    "${drives[@]}" \
     -netdev "user,id=ssh,restrict=on,hostfwd=tcp:127.0.0.1:$((23000 + lab * 10 + number))-:22" \
     -device "virtio-net-pci,netdev=ssh,mac=52:54:00:00:01:0$number" \
     -netdev "socket,id=lan,mcast=230.77.0.$((lab + 1)):$((26000 + lab)),localaddr=127.0.0.1" \

@@ -224,6 +224,10 @@ class Recipe:
         return max(1, self.batch.total // (self.batch.micro * max(1, self.data_ranks(gpus))))
 
 
+_BANDS = ("first_loss", "last_loss")
+_LOSS_DEPENDS_ON = ("architecture", "model", "optimizer", "schedule", "data", "seed", "batch.global", "proof.steps")
+
+
 def read(recipe: t.Any) -> Recipe:
     """Return a recipe from its YAML, or raise RecipeError with all that is wrong with it."""
     faults = [*_faults(recipe)]
@@ -256,7 +260,11 @@ def misfits(recipe: Recipe, gpus: int, backend: str) -> list[str]:
 
 
 def merged(recipe: dict[str, t.Any], changes: t.Iterable[str]) -> dict[str, t.Any]:
-    """Return a recipe with changes such as C(batch.micro=32); values are numbers, booleans, or strings."""
+    """
+    Return a recipe with changes such as C(batch.micro=32); values are numbers, booleans, or strings.
+
+    A change on which the loss depends removes the bands of the loss.
+    """
     result = {key: dict(value) if isinstance(value, dict) else value for key, value in recipe.items()}
     for change in changes:
         key, equals, text = change.partition("=")
@@ -265,6 +273,8 @@ def merged(recipe: dict[str, t.Any], changes: t.Iterable[str]) -> dict[str, t.An
             raise RecipeError(f"{change} is not of the form section.key=value")
         target = result.setdefault(section, {}) if dot else result
         target[name if dot else section] = _value(text)
+        if section in _LOSS_DEPENDS_ON or key in _LOSS_DEPENDS_ON:
+            result["proof"] = {name: value for name, value in result.get("proof", {}).items() if name not in _BANDS}
     return result
 
 

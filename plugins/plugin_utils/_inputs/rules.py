@@ -369,6 +369,7 @@ _RULES: dict[str, Rule] = {
         r"([0-9]+\.[0-9]+\.[0-9]+-[0-9]+)?", "a version such as 1.20.1-1, or an empty string"
     ),
     "pyxis_source_url": _source,
+    "scratch_mode": mode_problem,
     "scratch_mount_options": _matches(
         r"[A-Za-z0-9_.:=/@+-]+(,[A-Za-z0-9_.:=/@+-]+)*", "options of mount, separated by commas, such as noatime,nodev"
     ),
@@ -394,6 +395,7 @@ _RULES: dict[str, Rule] = {
     "users_default_shell": path,
     "users_group": _matches(r"[a-z_][a-z0-9_-]*", "the name of a group"),
     "users_home_base": _own_path,
+    "users_home_mode": mode_problem,
     "users_home_mount": _empty_or(path),
     "users_machine_groups": _each(_matches(r"[a-z_][a-z0-9_-]*", "names of groups")),
     "users_ssh_hosts": _each(
@@ -410,7 +412,7 @@ def _ruled(name: str, value: t.Any) -> Iterator[str]:
         low, high = _RANGES[name]
         if not low <= float(value) <= high:
             yield problem(name, value, f"{low} to {high}")
-    rule = mode_problem if name.endswith("_mode") else _RULES.get(name)
+    rule = _RULES.get(name)
     wrong = rule(value) if rule else ""
     if wrong:
         yield problem(name, value, wrong)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import random
+import re
 import time
 import typing as t
 
@@ -25,6 +26,8 @@ Raw = t.Mapping[str, t.Any]
 _LOOK = 3
 # Lines of the output of a job that the report shows if it ended early.
 _LINES = 3
+# The last line of a traceback, such as "[rank0]: RuntimeError: no memory".
+_EXCEPTION = re.compile(r"(\[rank\d+\]: )?[\w.]*(Error|Exception): ")
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED")
 _ALIVE = (*_WAITING, "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED")
 # The runs of a stage, with what the report calls them.
@@ -110,9 +113,16 @@ def _train(
 
 
 def _output(session: Session, found: Raw) -> str:
-    """Return the last lines that a job printed, which say why it ended early."""
+    """Return why a job ended early, as it printed it."""
     news = session.run("hpcai.gpucluster.training_log_info", path=f"{found['directory']}/slurm.log", offset=0)
-    return " / ".join(list(filter(None, map(str.strip, news["text"].splitlines())))[-_LINES:])
+    return cause(news["text"])
+
+
+def cause(text: str) -> str:
+    """Return the first exception in the output of a job, or else its last lines."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    exceptions = [line for line in lines if _EXCEPTION.match(line)]
+    return exceptions[0] if exceptions else " / ".join(lines[-_LINES:])
 
 
 def _steps(raw: Raw) -> int:

@@ -405,3 +405,17 @@ def test_a_job_that_a_fault_ended_is_queued_again(tmp_path: Path, status: int) -
 
 def test_a_job_is_not_queued_for_ever(tmp_path: Path) -> None:
     assert "requeue" not in run_job(tmp_path, 137, restarts=3)[1]
+
+
+def test_what_compiling_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = load("place")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(place.shutil, "which", lambda name: None)
+    monkeypatch.setattr(place.sysconfig, "get_path", lambda name: str(tmp_path))
+    assert place.compiler_fault() == "a C compiler (install gcc, or set CC)"
+
+    monkeypatch.setattr(place.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert place.compiler_fault() == f"{tmp_path}/Python.h (install the development package of Python)"
+
+    (tmp_path / "Python.h").touch()
+    assert place.compiler_fault() == ""

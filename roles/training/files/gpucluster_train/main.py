@@ -86,5 +86,9 @@ def main(argv: list[str] | None = None) -> int:
     from . import parallel, run  # torch takes seconds
 
     world = parallel.place(rank, options.device)
+    compiles = world.device.type == "cuda" and options.backend == "torch" and options.compile != "none"
+    if compiles and (lacks := place.compiler_fault()):
+        print(f"torch.compile needs {lacks} on each node; or use --compile=none", file=sys.stderr)
+        return EXIT_REFUSED
     with parallel.joined(world):
         return run.Run(options, recipe, world).train()

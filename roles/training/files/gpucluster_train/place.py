@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sysconfig
 import typing as t
+from pathlib import Path
 
 
 class Rank(t.NamedTuple):
@@ -24,6 +27,14 @@ def find() -> Rank:
     if size <= 1:
         return Rank(0, 1, 0)
     return Rank(_number("RANK", "SLURM_PROCID"), size, _number("LOCAL_RANK", "SLURM_LOCALID"))
+
+
+def compiler_fault() -> str:
+    """Return what torch.compile lacks on this machine: it compiles C for GPUs, with the headers of Python."""
+    if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+        return "a C compiler (install gcc, or set CC)"
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    return "" if header.exists() else f"{header} (install the development package of Python)"
 
 
 def _number(*names: str) -> int:

@@ -326,7 +326,7 @@ def test_an_answer_that_says_nothing_changes_nothing(
     assert watch.look(NOW + 60) == 2.0
 
 
-@pytest.mark.parametrize(("silence", "trickle"), [(1.0, 0.0), (0.0, 0.05)])
+@pytest.mark.parametrize(("silence", "trickle"), [(60.0, 0.0), (0.0, 0.15)])
 def test_a_service_that_hangs_is_given_up(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, silence: float, trickle: float
 ) -> None:
@@ -335,7 +335,7 @@ def test_a_service_that_hangs_is_given_up(
     begin = time.monotonic()
     machine.watch().look(NOW)
 
-    assert time.monotonic() - begin < 0.8
+    assert time.monotonic() - begin < 8  # a trickled answer takes 11 s
     assert "does not answer" in machine.said[0]
 
 

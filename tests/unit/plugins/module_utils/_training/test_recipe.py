@@ -54,6 +54,26 @@ def test_a_band_of_the_loss_has_two_numbers_in_order(name: str, band: list[t.Any
 
 
 @pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        ("batch.micro=32", True),
+        ("proof.checkpoint_every=50", True),
+        ("batch.global=512", False),
+        ("data.kind=bytes", False),
+        ("model.hidden_dropout=0", False),
+        ("optimizer.learning_rate=1e-3", False),
+        ("proof.steps=300", False),
+        ("seed=5", False),
+    ],
+)
+def test_a_change_on_which_the_loss_depends_removes_its_bands(change: str, kept: bool) -> None:
+    proof = recipes.merged(raw("gpt3_126m"), [change, "proof.first=150"])["proof"]
+
+    assert ("first_loss" in proof, "last_loss" in proof) == (kept, kept)
+    assert raw("gpt3_126m")["proof"]["first_loss"]
+
+
+@pytest.mark.parametrize(
     ("entry", "named"),
     [
         ("68000 on 64 A100", "each is a dictionary whose kind is one of measured, published, derived"),

@@ -224,12 +224,20 @@ def test_names_of_the_site_and_of_playbooks_are_left_alone() -> None:
 
 
 def test_no_rule_is_about_a_name_that_no_role_has() -> None:
-    names = {*rules._RULES, *rules._RANGES}
+    assert {*rules._RULES, *rules._RANGES} <= rules.known()
 
-    assert names <= rules.known()
-    # repair_mode is no mode of a file.
-    modes = {name for name in inputs_types.options() if name.endswith("_mode")} - {"repair_mode"}
-    assert modes == {"users_home_mode", "scratch_mode"}
+
+def test_each_choice_of_an_option_is_right() -> None:
+    values = [
+        (name, [choice] if option.get("type") == "list" else choice)
+        for name, option in inputs_types.options().items()
+        for choice in option.get("choices", [])
+    ]
+
+    assert ("repair_mode", "capture") in values
+    faults = [fault for name, value in values for fault in rules.judge({name: value}).faults if fault.startswith(name)]
+    # A choice can need another input, which the fault names.
+    assert [fault for fault in faults if not fault.startswith("gpu_driver_repository_key_checksum: found ''")] == []
 
 
 def test_a_machine_that_takes_no_jobs_needs_no_record() -> None:

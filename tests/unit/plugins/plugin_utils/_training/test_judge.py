@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import typing as t
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._training import 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._training import judge, plan, runs
 
 TINY = recipes.read(plan.find("tiny"))
+RECORDED = Path(__file__).parents[3] / "fixtures/training/h200_x2_gpt3_126m.jsonl"
 
 
 def line(event: str, **values: t.Any) -> str:
@@ -187,6 +189,36 @@ def test_the_loss_must_lie_in_its_band(band: str, status: str) -> None:
     recipe = recipes.read({**plan.find("tiny"), "proof": {**plan.find("tiny")["proof"], band: [1.0, 1.5]}})
 
     assert judge.loss(recipe, good())[0] == status
+
+
+def recorded(speed: float = 1.0, loss: float = 0.0) -> runs.Run:
+    """Return a real run of gpt3_126m on two H200, with other step times and losses on request."""
+    events = [json.loads(text) for text in RECORDED.read_text(encoding="utf-8").splitlines()]
+    for event in events:
+        if event["event"] == "step":
+            event.update(step_ms=event["step_ms"] / speed, loss=event["loss"] + loss)
+    return run(*map(json.dumps, events))
+
+
+@pytest.mark.parametrize(
+    ("speed", "loss", "verdicts"),
+    [
+        pytest.param(1.0, 0.0, ("pass", "pass"), id="as-recorded"),
+        pytest.param(0.94, 0.0, ("fail", "pass"), id="slow"),
+        pytest.param(1.0, 0.4, ("pass", "fail"), id="loss-too-high"),
+        pytest.param(1.0, -0.4, ("pass", "fail"), id="loss-too-low"),
+    ],
+)
+def test_a_real_run_meets_the_figures_of_its_recipe(speed: float, loss: float, verdicts: tuple[str, str]) -> None:
+    recipe, found = recipes.read(plan.find("gpt3_126m")), recorded(speed, loss)
+    figures = judge.speed(recipe, found, ranks=2)
+    known = judge.baseline(recipe.known, "NVIDIA H200", 2, "torch", 32)
+
+    assert figures
+    assert known
+    assert figures["tokens_per_second_per_gpu"] == pytest.approx(439748 * speed, rel=1e-5)
+    against = judge.against(figures["tokens_per_second_per_gpu"], known["tokens_per_second_per_gpu"], "")
+    assert (against[0], judge.loss(recipe, found)[0]) == verdicts
 
 
 def test_long_steps_are_told() -> None:

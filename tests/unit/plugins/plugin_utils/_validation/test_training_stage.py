@@ -323,3 +323,28 @@ def test_a_page_without_training_does_not_speak_of_it() -> None:
     made = report.build([], {"run": "20261121T101500Z", "stages": []})
 
     assert "<h2>Training</h2>" not in report_page.page(made)
+
+
+@pytest.mark.parametrize(
+    ("printed", "cause"),
+    [
+        pytest.param("", "", id="nothing"),
+        pytest.param(
+            "a\nb\n\nc\nsrun: error: head: task 0: Killed\n", "b / c / srun: error: head: task 0: Killed", id="killed"
+        ),
+        pytest.param(
+            "gpt3_126m: 2 x NVIDIA H200\n"
+            "[rank0]: Traceback (most recent call last):\n"
+            "[rank0]:     raise RuntimeError(\n"
+            "[rank0]: torch._inductor.exc.InductorError: RuntimeError: Failed to find C compiler.\n"
+            "[rank1]: torch._inductor.exc.InductorError: RuntimeError: Failed to find C compiler.\n"
+            "srun: error: head: task 1: Exited with exit code 1\n"
+            "srun: Terminating StepId=2.0\n"
+            "slurmstepd: error: *** STEP 2.0 ON head CANCELLED AT 2026-11-22T22:31:54 ***\n",
+            "[rank0]: torch._inductor.exc.InductorError: RuntimeError: Failed to find C compiler.",
+            id="exception",
+        ),
+    ],
+)
+def test_an_exception_is_the_cause_of_an_early_end(printed: str, cause: str) -> None:
+    assert training_stage.cause(printed) == cause
