@@ -52,6 +52,12 @@ options:
           - The blocks of M(ansible.builtin.blockinfile) have the same form. A link is followed.
         type: str
         version_added: 0.3.0
+      containing:
+        description:
+          - If set with O(files[].state=absent), only a regular file that contains this text is removed. So a file with
+            the same name that another program wrote stays.
+        type: str
+        version_added: 0.3.0
       state:
         description: Whether the file exists. With V(absent), a directory is removed with its content.
         type: str
@@ -150,10 +156,21 @@ def look(path: str) -> file_set.Found | None:
         return None
 
 
+def foreign(one: dict[str, t.Any]) -> bool:
+    """Return whether a file that should be absent lacks the text by which the file to remove is known."""
+    text = one.get("containing")
+    if not text or one["state"] != "absent":
+        return False
+    found = look(one["path"])
+    return found is not None and text not in found.content
+
+
 def wanted(files: list[dict[str, t.Any]], uid: int, gid: int) -> list[file_set.Wanted]:
     """Return the wanted files from the module's options."""
     found = []
     for one in files:
+        if foreign(one):
+            continue
         path = os.path.realpath(one["path"]) if one.get("marker") else one["path"]
         content = one["content"] if one["state"] == "present" else None
         if one.get("marker"):
@@ -192,6 +209,7 @@ def main() -> None:
         "content": {"type": "str"},
         "mode": {"type": "str", "default": "0644"},
         "marker": {"type": "str"},
+        "containing": {"type": "str"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     }
     module = AnsibleModule(

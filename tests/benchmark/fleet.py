@@ -46,14 +46,14 @@ class Run:
 
 def inventory(nodes: int, folder: Path) -> dict[str, t.Any]:
     """Return hosts in addition to those of the lab; no host is contacted, and the folder is the cache."""
-    hosts = {f"gpu{number}": {"ansible_host": f"10.0.{number // 250}.{number % 250}"} for number in range(1, nodes + 1)}
-    # The address and the key are templates in the lab only; an inventory of a site has them as strings.
-    variables = {
-        "ansible_connection": "finished",
-        "ansible_ssh_private_key_file": str(folder / "key"),
-        "pyxis_cache": str(folder),
-        "slurm_cache": str(folder),
+    # The address and the key are templates in the lab only; an inventory of a site has them as strings. Variables of a
+    # host take precedence over those of the lab.
+    key = {"ansible_ssh_private_key_file": str(folder / "key")}
+    hosts = {
+        f"gpu{number}": {"ansible_host": f"10.0.{number // 250}.{number % 250}", **key}
+        for number in range(1, nodes + 1)
     }
+    variables = {"ansible_connection": "finished", "pyxis_cache": str(folder), "slurm_cache": str(folder)}
     return {
         "all": {
             "children": {

@@ -30,7 +30,12 @@ CASES: dict[str, tuple[dict[str, t.Any], list[str]]] = {
 
 def test_each_machine_gets_the_files_that_have_something_to_say(tmp_path: Path) -> None:
     found = role_values(
-        tmp_path, "nccl", "__nccl_files | map(attribute='path')", {name: case for name, (case, _files) in CASES.items()}
+        tmp_path,
+        "nccl",
+        "__nccl_files | items2dict('path', 'state')",
+        {name: case for name, (case, _files) in CASES.items()},
     )
 
-    assert found == {name: files for name, (_case, files) in CASES.items()}
+    for name, (case, files) in CASES.items():
+        own = [CONF, MOUNTS, ENVIRON]
+        assert found[name] == {path: "present" if path in files else "absent" for path in own}, case

@@ -88,10 +88,12 @@ def answer(host: str, module: str, params: t.Mapping[str, t.Any], checksums: t.M
     return {"changed": False, **_ANSWERS.get(name, {})}
 
 
+_HOOKS = ("50-slurm-pmi.sh", "50-slurm-pytorch.sh")
 # What a task reads of a result.
 _ANSWERS: dict[str, dict[str, t.Any]] = {
     "command": {"rc": 0, "stdout": "", "stderr": ""},
     "file_set": {"files": []},
+    "find": {"files": [{"path": f"/etc/enroot/hooks.d/{name}", "mode": "0755"} for name in _HOOKS]},
     "munge_key": {"key": "x" * 64},
     "ping": {"ping": "pong"},
     "slurm_config_info": {"files": {}, "pending": [], "delegated": [], "at_risk": []},

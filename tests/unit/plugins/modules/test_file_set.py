@@ -71,6 +71,35 @@ def test_a_link_is_replaced_and_its_target_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_text() == "precious\n"
 
 
+@pytest.mark.parametrize(
+    ("content", "state", "is_kept"),
+    [
+        ("# role nccl\nA=1\n", "absent", False),
+        ("A=1\n", "absent", True),
+        ("", "absent", True),
+        ("A=1\n", "present", False),
+    ],
+)
+def test_only_a_file_with_the_text_is_removed(tmp_path: Path, content: str, state: str, is_kept: bool) -> None:
+    path = tmp_path / "file"
+    path.write_text(content)
+    one = {"path": str(path), "content": "new\n", "mode": "0644", "state": state, "containing": "role nccl"}
+
+    wanted = file_set.wanted([one], os.getuid(), os.getgid())
+
+    assert (wanted == []) is is_kept
+
+
+def test_of_a_link_or_a_directory_no_text_is_read(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("role nccl\n")
+    (tmp_path / "link").symlink_to("target")
+    (tmp_path / "directory").mkdir()
+
+    for name in ("link", "directory"):
+        one = {"path": str(tmp_path / name), "content": None, "mode": "0644", "state": "absent", "containing": "nccl"}
+        assert file_set.wanted([one], 0, 0) == []
+
+
 def test_a_file_is_removed_once(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("text\n")
