@@ -29,6 +29,7 @@ VERDICTS = ("pass", "fail", "not applicable")
 GRADES = ("skipped", "pass", "warning", "fail")
 NO_GRADE = "no grade"
 HOST = "host"  # in the table: the grade depends on the hardware or the kernel of the host, so any is right
+MONITORING = ("prometheus", "nodeExporter")
 TOOLS = "essential-tools"  # what the audit prints as warnings, and does not call a criterion
 
 
@@ -133,6 +134,12 @@ def leaks(result: Mapping[str, t.Any]) -> list[str]:
     return [f"the audit asked for its location: {name} is {value}" for name, value in location.items() if value]
 
 
+def undetected(result: Mapping[str, t.Any]) -> list[str]:
+    """Return what of the monitoring, which the scenario switches on, the audit did not detect."""
+    stack = result["values"]["healthChecks"]["monitoringStack"]
+    return [f"the audit does not detect {name}" for name in MONITORING if not stack.get(name)]
+
+
 def main() -> int:
     """Compare, or print the rows that the result wants."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -146,7 +153,7 @@ def main() -> int:
         print("\n".join(f"{name}: {grade}" for name, grade in said.items()))
         return 0
     rows = table(options.page.read_text(encoding="utf-8"))
-    problems = faults(rows, said) + leaks(result)
+    problems = faults(rows, said) + leaks(result) + undetected(result)
     print("\n".join(problems or [f"clustermax {result['version']}: {_summary(rows)}"]))
     return 1 if problems else 0
 

@@ -21,6 +21,10 @@ RUNNERS = 8  # sbatch commands at the same time
 TRIES = 5
 METRICS = "/usr/local/sbin/gpucluster-metrics"
 PAGE = Path("/run/gpucluster-status/gpucluster-status.html")
+# What the collectors ask slurmctld. Nothing else asks it in the measured minutes, but sdiag once for each minute.
+READS = ("REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO", "REQUEST_JOB_INFO", "REQUEST_STATS_INFO")
+
+Requests = dict[str, tuple[int, int]]  # number and total microseconds by type of request, or by user
 
 
 class BenchmarkError(Exception):
@@ -77,10 +81,19 @@ def memory_mib(name: str) -> int:
     return kib // 1024
 
 
-def rpcs() -> dict[str, tuple[int, int]]:
-    """Return the number of requests to slurmctld and their microseconds by type, since its last start or reset."""
+def rpcs(by: str = "message_type") -> Requests:
+    """Return the number of requests to slurmctld and their microseconds by type or user, since its last start."""
     statistics = json.loads(call("sdiag", "--json"))["statistics"]
-    return {one["message_type"]: (one["count"], one["total_time"]) for one in statistics["rpcs_by_message_type"]}
+    return {one[by]: (one["count"], one["total_time"]) for one in statistics[f"rpcs_by_{by}"]}
+
+
+def added(before: Requests, after: Requests) -> Requests:
+    """Return the requests between two readings, without types or users that had none."""
+    none = (0, 0)
+    changes = {
+        key: (now[0] - before.get(key, none)[0], now[1] - before.get(key, none)[1]) for key, now in after.items()
+    }
+    return {key: change for key, change in changes.items() if change[0]}
 
 
 def database_rpcs() -> tuple[int, int]:
@@ -95,6 +108,7 @@ class Cost:
 
     def __init__(self) -> None:
         """Note the start."""
+        self.types: Requests = {}
         self._begin = time.monotonic()
         self._cpu = {name: cpu_seconds(name) for name in ("slurmctld", "slurmdbd")}
         self._rpcs = rpcs()
@@ -104,39 +118,42 @@ class Cost:
         """Return processor seconds, and the number and the seconds of requests."""
         seconds = time.monotonic() - self._begin
         cpu = {f"{name}_cpu_s": cpu_seconds(name) - was for name, was in self._cpu.items()}
-        now, database = rpcs(), database_rpcs()
-        none = (0, 0)
-        count = sum(one[0] - self._rpcs.get(key, none)[0] for key, one in now.items())
-        micros = sum(one[1] - self._rpcs.get(key, none)[1] for key, one in now.items())
+        self.types, database = added(self._rpcs, rpcs()), database_rpcs()
         return {
             "seconds": seconds,
             **cpu,
-            "rpcs": count,
-            "rpc_s": micros / 1e6,
+            "rpcs": sum(count for count, _micros in self.types.values()),
+            "rpc_s": sum(micros for _count, micros in self.types.values()) / 1e6,
             "database_rpcs": database[0] - self._database[0],
             "database_rpc_s": (database[1] - self._database[1]) / 1e6,
         }
 
 
-def submit(number: int) -> tuple[str, int]:
+def submit(number: int, *more: str) -> tuple[str, int]:
     """Submit one small job; return its number and how often sbatch failed before. An sbatch can lose its connection."""
     options = ["--parsable", "--ntasks=1", "--mem=1", "--output=/dev/null", "--chdir=/tmp", f"--job-name=load{number}"]
     for failures in range(TRIES):
         with contextlib.suppress(BenchmarkError):
-            return call("sbatch", *options, "--wrap", "true").strip(), failures
+            return call("sbatch", *options, *more, "--wrap", "true").strip(), failures
     raise BenchmarkError(f"sbatch failed {TRIES} times")
+
+
+def submitted_within(count: int, window: float, *more: str) -> list[tuple[str, int]]:
+    """Submit so many jobs evenly within a window of seconds; return what submit() returns for each."""
+    begin = time.monotonic()
+
+    def paced(number: int) -> tuple[str, int]:
+        time.sleep(max(0.0, begin + number * window / count - time.monotonic()))
+        return submit(number, *more)
+
+    with concurrent.futures.ThreadPoolExecutor(RUNNERS) as pool:
+        return list(pool.map(paced, range(count)))
 
 
 def many_jobs(count: int, window: float, timeout: float) -> dict[str, float | int]:
     """Submit so many jobs evenly within a window of seconds, and wait until slurmdbd knows the end of each."""
     cost, begin = Cost(), time.monotonic()
-
-    def paced(number: int) -> tuple[str, int]:
-        time.sleep(max(0.0, begin + number * window / count - time.monotonic()))
-        return submit(number)
-
-    with concurrent.futures.ThreadPoolExecutor(RUNNERS) as pool:
-        found = list(pool.map(paced, range(count)))
+    found = submitted_within(count, window)
     jobs = [job for job, _failures in found]
     submitted = time.monotonic() - begin
     until("the queue is empty", timeout, lambda: not call("squeue", "--noheader", "--name", names_of(count)).strip())
@@ -258,27 +275,82 @@ def scraped(url: str) -> tuple[float, int]:
     return time.monotonic() - begin, size
 
 
-def monitoring(minutes: int, timeout: float) -> dict[str, t.Any]:
-    """Run the collectors of the monitoring once a minute, and compare the cost of slurmctld with minutes without."""
-    quiet = Cost()
-    time.sleep(60 * minutes)
-    alone = quiet.end()
-    watched, took = Cost(), []
+class Minutes(t.NamedTuple):
+    """Some measured minutes: their requests by type and by user, processor seconds of slurmctld, longest collection."""
+
+    types: Requests
+    users: Requests
+    cpu: float
+    took: float
+
+
+def minute(load: int, timeout: float, collect: bool) -> Minutes:
+    """Measure a minute in which so many jobs are submitted, with or without a pass of the collectors."""
+    users, cost, begin, took = rpcs("user"), Cost(), time.monotonic(), 0.0
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        jobs = pool.submit(submitted_within, load, 50)
+        time.sleep(10)
+        if collect:
+            start = time.monotonic()
+            call(METRICS, timeout=timeout)
+            took = time.monotonic() - start
+        jobs.result()
+    time.sleep(max(0.0, begin + 60 - time.monotonic()))
+    cpu = cost.end()["slurmctld_cpu_s"]
+    return Minutes(cost.types, added(users, rpcs("user")), cpu, took)
+
+
+def together(found: t.Sequence[Minutes]) -> Minutes:
+    """Return the sum of some minutes."""
+
+    def total(parts: t.Iterable[Requests]) -> Requests:
+        result: Requests = {}
+        for name, (count, micros) in (item for part in parts for item in part.items()):
+            known = result.get(name, (0, 0))
+            result[name] = (known[0] + count, known[1] + micros)
+        return result
+
+    cpu, took = sum(one.cpu for one in found), max(one.took for one in found)
+    return Minutes(total(one.types for one in found), total(one.users for one in found), cpu, took)
+
+
+def share(quiet: Minutes, watched: Minutes, minutes: int) -> dict[str, float]:
+    """Return what the collectors add to slurmctld for each minute, and its share of the other requests' time."""
+    none = (0, 0)
+    own = [(watched.types.get(name, none), quiet.types.get(name, none)) for name in READS]
+    micros = sum(one[1] - was[1] for one, was in own)
+    others = [one for name, one in quiet.types.items() if name != "REQUEST_STATS_INFO"]  # of this benchmark
+    others_micros = sum(time for _count, time in others)
+    return {
+        "own_requests_a_minute": sum(one[0] - was[0] for one, was in own) / minutes,
+        "own_ms_a_minute": micros / 1e3 / minutes,
+        "others_requests_a_minute": sum(count for count, _time in others) / minutes,
+        "others_ms_a_minute": others_micros / 1e3 / minutes,
+        "own_percent_of_others": 100 * micros / others_micros if others_micros else float("inf"),
+    }
+
+
+def monitoring(minutes: int, load: int, timeout: float) -> dict[str, t.Any]:
+    """Compare minutes with a pass of the collectors and minutes without, in turn, while so many jobs are submitted."""
+    found: dict[bool, list[Minutes]] = {False: [], True: []}
     for _minute in range(minutes):
-        begin = time.monotonic()
-        call(METRICS, timeout=timeout)
-        took.append(time.monotonic() - begin)
-        time.sleep(max(0.0, 60 - took[-1]))
-    both = watched.end()
+        for collect, parts in found.items():
+            parts.append(minute(load, timeout, collect))
+    quiet, watched = (together(parts) for parts in found.values())
     call("systemctl", "start", "prometheus-node-exporter")
     time.sleep(5)
     seconds, size = scraped(f"http://{os.uname().nodename}:9100/metrics")
     call("systemctl", "stop", "gpucluster-metrics.timer", "prometheus-node-exporter")
     return {
-        "collectors_and_page_s": max(took),
+        "minutes": minutes,
+        "jobs_a_minute": load,
+        "collectors_and_page_s": watched.took,
         "page_kb": PAGE.stat().st_size // 1000,
         "scrape_s": seconds,
         "scrape_kb": size // 1000,
-        **{f"without_{key}": value for key, value in alone.items()},
-        **{f"with_{key}": value for key, value in both.items()},
+        **share(quiet, watched, minutes),
+        "without_slurmctld_cpu_s": quiet.cpu,
+        "with_slurmctld_cpu_s": watched.cpu,
+        **{f"without_{name}_count_us": one for name, one in sorted({**quiet.types, **quiet.users}.items())},
+        **{f"with_{name}_count_us": one for name, one in sorted({**watched.types, **watched.users}.items())},
     }

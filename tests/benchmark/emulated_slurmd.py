@@ -223,7 +223,7 @@ def phases(nodes: int, job_nodes: int, options: argparse.Namespace) -> dict[str,
     timeout = options.timeout
     found: dict[str, t.Callable[[], dict[str, t.Any]]] = {
         "jobs": lambda: controller.many_jobs(options.jobs, 60, timeout),
-        "monitoring": lambda: controller.monitoring(options.minutes, timeout),
+        "monitoring": lambda: controller.monitoring(options.minutes, options.load, timeout),
         "restart": lambda: controller.restart(nodes, job_nodes, timeout),
     }
     if options.standby:
@@ -272,6 +272,7 @@ def main() -> int:
     parser.add_argument("--standby", default="", help="name of the second controller; none ()")
     parser.add_argument("--jobs", type=int, default=500, help="number of jobs that are submitted in a minute (500)")
     parser.add_argument("--minutes", type=int, default=2, help="minutes with and without monitoring (2)")
+    parser.add_argument("--load", type=int, default=40, help="jobs that are submitted in each of these minutes (40)")
     parser.add_argument("--skip", nargs="*", default=[], help="jobs, monitoring, restart, takeover ()")
     parser.add_argument("--cpus", type=int, default=2, help="processors that the machine may use (2)")
     parser.add_argument("--timeout", type=float, default=600, help="seconds that each step may take (600)")

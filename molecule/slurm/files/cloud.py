@@ -4,8 +4,9 @@
 """
 A stand-in of a cloud: its machines are containers of this host.
 
-Usage: cloud.py LAB NUMBER IMAGE. It answers on the address of the network of the lab, port 8700. The program of the
-site in the controller sends its word and its input there. C(/room) sets the number of machines that the cloud has.
+Usage: cloud.py LAB NUMBER DIRECTORY. The machines are copies of gpu1. It answers on the address of the network of the
+lab, port 8700: the program of the site in the controller sends its word and its input there. C(room) sets the number of
+machines that the cloud has, C(stray) adds one that no Slurm asked for, C(quit) removes everything and ends the server.
 """
 
 from __future__ import annotations
@@ -17,42 +18,64 @@ import sys
 import threading
 import typing as t
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
-_SECONDS = 60
+# Seconds for one command: the longest one restarts a machine several times.
+_SECONDS = 600
+_KEEP = Path(__file__).with_name("restart_until_namespaces_keep.sh")
 # The boot time of a container is that of its host, and Slurm ignores a node that did not boot since it was resumed.
 _OPTIONS = 'SLURMD_OPTIONS="--conf-server control:6817 -b"\n'
+# A job gets its own /tmp only where the kernel keeps mount namespaces. No job must come to a machine before it does.
+_WAIT = """[Service]
+ExecStartPre=/bin/sh -c 'until [ -e /run/namespaces-keep ]; do sleep 0.2; done'
+TimeoutStartSec=600
+"""
+_DROP_IN = "/etc/systemd/system/slurmd.service.d/cloud.conf"
 
 
 class Cloud:
     """Containers by the name of their node; the value tells whether one is being deleted."""
 
-    def __init__(self, lab: str, number: str, image: str, options: str) -> None:
-        """Use the network of a lab; options is the file with those of slurmd."""
+    def __init__(self, lab: str, number: str, directory: Path) -> None:
+        """Make the image of the machines, and the files that differ from those of gpu1."""
         self._lab = lab
         self._network = f"10.213.{number}"
-        self._image = image
-        self._options = options
+        self._image = f"localhost/gpucluster-elastic:{number}"
+        self._files = {"/etc/default/slurmd": directory / "slurmd", _DROP_IN: directory / "slurmd.conf"}
         self._machines: dict[str, bool] = {}
+        self._making: dict[str, threading.Thread] = {}
         self._room = 1000
         self._lock = threading.Lock()
+        for path, text in zip(self._files.values(), (_OPTIONS, _WAIT)):
+            path.write_text(text, encoding="utf-8")
+        _done("podman", "commit", "--pause=false", "--quiet", f"{lab}-gpu1", self._image)
 
     def answer(self, word: str, asked: t.Any) -> t.Any:
         """Return at once, as a cloud does."""
         with self._lock:
             if word == "room":
                 self._room = int(asked)
+            if word == "stray":
+                self._machines[str(asked)] = False
             if word == "start":
                 return {"failed": {name: "AllocationFailed" for name in asked["nodes"] if not self._starts(name)}}
             for name in asked["nodes"] if word == "stop" else ():
                 self._stops(name)
             return {"machines": [{"node": name, "gone": gone} for name, gone in self._machines.items()]}
 
+    def close(self) -> None:
+        """Remove the machines and their image."""
+        for name in list(self._machines):
+            self._remove(name)
+        _done("podman", "rmi", "--force", self._image)
+
     def _starts(self, name: str) -> bool:
         if name not in self._machines and len(self._machines) >= self._room:
             return False
         if name not in self._machines:
             self._machines[name] = False
-            threading.Thread(target=self._make, args=(name,)).start()
+            self._making[name] = threading.Thread(target=self._make, args=(name,))
+            self._making[name].start()
         return True
 
     def _stops(self, name: str) -> None:
@@ -62,24 +85,29 @@ class Cloud:
 
     def _make(self, name: str) -> None:
         number = 60 + int(re.sub(r"\D", "", name))
-        _podman(
-            *("run", "--detach", "--replace", "--name", f"{self._lab}-{name}", "--hostname", name),
+        machine = f"{self._lab}-{name}"
+        volumes = [word for path, file in self._files.items() for word in ("--volume", f"{file}:{path}:ro")]
+        _done(
+            *("podman", "run", "--detach", "--replace", "--name", machine, "--hostname", name, *volumes),
             *("--systemd=always", "--privileged", "--network", self._lab, "--ip", f"{self._network}.{number}"),
-            *("--add-host", f"control:{self._network}.10", "--volume", f"{self._options}:/etc/default/slurmd:ro"),
-            *(self._image, "/sbin/init"),
+            *("--add-host", f"control:{self._network}.10", self._image, "/sbin/init"),
         )
+        if _done(str(_KEEP), machine):
+            _done("podman", "exec", machine, "touch", "/run/namespaces-keep")
 
     def _remove(self, name: str) -> None:
-        _podman("rm", "--force", "--time=0", "--ignore", f"{self._lab}-{name}")
+        if name in self._making:
+            self._making[name].join()
+        _done("podman", "rm", "--force", "--time=0", "--ignore", f"{self._lab}-{name}")
         with self._lock:
             self._machines.pop(name, None)
 
 
-def _podman(*arguments: str) -> None:
-    done = subprocess.run(
-        ["/usr/bin/env", "podman", *arguments], capture_output=True, text=True, check=False, timeout=_SECONDS
-    )
-    sys.stderr.write(f"podman {arguments[0]} {done.returncode} {done.stderr}\n")
+def _done(*argv: str) -> bool:
+    """Run a command, log it, and return whether it succeeded."""
+    done = subprocess.run(["/usr/bin/env", *argv], capture_output=True, text=True, check=False, timeout=_SECONDS)
+    sys.stderr.write(f"{' '.join(argv)}: {done.returncode} {done.stdout}{done.stderr}\n")
+    return done.returncode == 0
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -89,19 +117,21 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer one call."""
+        word = self.path.strip("/")
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        answer = json.dumps(self.cloud.answer(self.path.strip("/"), json.loads(body))).encode()
+        if word == "quit":
+            self.cloud.close()
+            threading.Thread(target=self.server.shutdown).start()
+        answer = json.dumps(self.cloud.answer(word, json.loads(body))).encode()
         self.send_response(200)
         self.end_headers()
         self.wfile.write(answer)
 
 
 def main() -> None:
-    """Serve until the process is killed."""
-    lab, number, image, options = sys.argv[1:]
-    with open(options, "w", encoding="utf-8") as stream:  # noqa: PTH123
-        stream.write(_OPTIONS)
-    Handler.cloud = Cloud(lab, number, image, options)
+    """Serve until somebody asks for the end."""
+    lab, number, directory = sys.argv[1:]
+    Handler.cloud = Cloud(lab, number, Path(directory))
     ThreadingHTTPServer((f"10.213.{number}.1", 8700), Handler).serve_forever()
 
 

@@ -2,7 +2,8 @@
 # Usage: restart_until_namespaces_keep.sh CONTAINER
 # job_container/tmpfs keeps the mount namespace of each job as a file. Linux refuses that if the ID of this namespace is
 # lower than the ID of the namespace of the process that keeps it. Since Linux 6.18, each processor assigns its own IDs.
-# Therefore it depends on the ID of a container's namespace whether this works.
+# Therefore it depends on the ID of a container's namespace whether this works. The IDs of a processor only grow, so one
+# namespace of each processor that the container uses shows whether it always works.
 set -euo pipefail
 
 keep='
@@ -12,8 +13,8 @@ keep='
   mount --make-private "$folder"
   trap "umount --lazy $folder; rm -r $folder" EXIT
   touch "$folder/namespace"
-  for _ in $(seq 50); do
-    unshare --mount="$folder/namespace" true
+  for processor in $(python3 -c "import os; print(*os.sched_getaffinity(1))"); do
+    taskset --cpu-list "$processor" unshare --mount="$folder/namespace" true
     umount "$folder/namespace"
   done
 '

@@ -18,7 +18,7 @@ from pathlib import Path
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import feeding_runner
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
-from . import database, directory
+from . import daemons, database, directory
 from .store import BackupError, Store
 
 if t.TYPE_CHECKING:
@@ -26,6 +26,8 @@ if t.TYPE_CHECKING:
 
 CONFIG = "/etc/gpucluster/backup.json"
 DATABASE, STATE, PATHS = "database.sql.gz", "state.tar.gz", "paths.tar.gz"
+# slurmctld keeps accounts in memory, so it must start again after a restore of the database, too.
+_DAEMONS = ("slurmctld", "slurmdbd")
 _SECONDS = 6 * 3600  # for the dump of a large database
 
 
@@ -69,13 +71,36 @@ class Backup:
         ]
         if not wanted:
             raise BackupError(f"{name} has none of the wanted parts; it has: {', '.join(files)}")
-        self._refuse_running(wanted)
-        if save:
-            self._say(f"saved the present state as {self._save()}")
-        for file in wanted:
-            self._restore(file, files[file])
-        self._say("done; start slurmdbd, then slurmctld")
+        others = daemons.controllers_elsewhere(self._host)
+        if others and STATE in wanted:
+            raise BackupError(f"nothing was restored: stop slurmctld on {', '.join(others)} first")
+        stopped = self._stop_and_save(_DAEMONS if DATABASE in wanted else _DAEMONS[:1], save)
+        self._replace({file: files[file] for file in wanted}, stopped)
+        daemons.start(stopped, self._host)
+        self._say(f"started {', '.join(reversed(stopped))}" if stopped else "done; start slurmdbd, then slurmctld")
+        if others:
+            self._say(f"restart slurmctld on {', '.join(others)}, because it still has the former accounts")
         return 0
+
+    def _stop_and_save(self, units: Sequence[str], save: bool) -> Sequence[str]:
+        """Stop daemons, save the present state, and return those that ran. If that fails, they run again."""
+        stopped = daemons.stop(units, self._host)
+        try:
+            if save:
+                self._say(f"saved the present state as {self._save()}")
+        except (BackupError, OSError):
+            daemons.start(stopped, self._host)
+            raise
+        return stopped
+
+    def _replace(self, files: dict[str, Path], stopped: Sequence[str]) -> None:
+        """Restore files of a backup. After an error the daemons stay stopped, because the state may be incomplete."""
+        try:
+            for file, path in files.items():
+                self._restore(file, path)
+        except (BackupError, OSError) as exc:
+            left = f"; {' and '.join(stopped)} stay stopped: restore again, or start them" if stopped else ""
+            raise BackupError(f"{exc}{left}") from exc
 
     def _save(self) -> str:
         partial = self._store.begin(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
@@ -100,14 +125,6 @@ class Backup:
         else:
             former = directory.restore(self._settings.state_directory, path, self._host)
             self._say(f"restored {self._settings.state_directory}; the former one is {former}")
-
-    def _refuse_running(self, wanted: Sequence[str]) -> None:
-        units = {DATABASE: "slurmdbd", STATE: "slurmctld"}
-        running = [
-            units[file] for file in wanted if self._host.run(["systemctl", "is-active", "--quiet", units[file]])[0] == 0
-        ]
-        if running:
-            raise BackupError(f"nothing was restored: stop {' and '.join(running)} first (systemctl stop ...)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -146,7 +163,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("run", help="save database, state directory and files now")
     commands.add_parser("list", help="list the backups of this machine")
-    restore = commands.add_parser("restore", help="restore database and state directory; stop the daemons first")
+    restore = commands.add_parser("restore", help="restore database and state directory; the daemons stop meanwhile")
     restore.add_argument("name", help="name of the backup, as list prints it")
     restore.add_argument("--part", action="append", choices=("database", "state"), help="only this part")
     restore.add_argument("--no-save", action="store_true", help="do not save the present state before")

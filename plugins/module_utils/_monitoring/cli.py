@@ -64,12 +64,12 @@ class Collectors:
         return machine.oom_kills(Machine(SECONDS).kernel_log(self._xid["kernel_log"]))
 
     def _slurm(self) -> list[Sample]:
-        state = None
+        state, ours = None, not self._config.get("endpoint")
         try:
-            state = slurm.read(self._host.run)
+            state = slurm.read(self._host.run, statistics=ours)
         finally:
             self._write_page(state)
-        return [*([] if self._config.get("endpoint") else slurm.endpoint(state)), *slurm.own(state)]
+        return [*(slurm.endpoint(state) if ours else []), *slurm.own(state)]
 
     def _write_page(self, state: slurm.State | None) -> None:
         """Write the page, also if Slurm does not answer: the page then says so."""

@@ -105,6 +105,15 @@ def test_a_location_in_the_result_is_a_leak(result: dict[str, t.Any]) -> None:
     assert compare.leaks(result) == ["the audit asked for its location: externalIp is 192.0.2.1"]
 
 
+@pytest.mark.parametrize("name", ["prometheus", "nodeExporter"])
+def test_monitoring_that_the_audit_does_not_detect_is_noticed(name: str, result: dict[str, t.Any]) -> None:
+    assert compare.undetected(result) == []
+
+    result["values"]["healthChecks"]["monitoringStack"][name] = False
+
+    assert compare.undetected(result) == [f"the audit does not detect {name}"]
+
+
 def test_the_audit_runs_without_a_way_out_and_outside_of_a_job() -> None:
     text = (ROOT / "molecule/audit/verify.yml").read_text(encoding="utf-8")
     tasks = yaml.safe_load(text)[0]["tasks"]

@@ -76,6 +76,16 @@ def test_programs_get_the_sources_of_the_bundle_in_such_a_run_only() -> None:
     assert templar.template(expression) == {"APT_CONFIG": "/etc/x.conf"}
 
 
+def test_packages_that_depend_on_each_other_are_installed_at_once() -> None:
+    tasks: t.Any = DataLoader().load_from_file(str(PLAYBOOKS / "tasks/bundle_images.yml"), trusted_as_template=True)
+    packages = ["/srv/enroot/enroot+caps_4.1.2-1_amd64.deb", "/srv/enroot/enroot_4.1.2-1_amd64.deb"]
+    templar = Templar(loader=DataLoader(), variables={"__bundle_enroot": packages})
+    command = templar.template(tasks[0]["ansible.builtin.command"]["argv"])
+
+    assert "loop" not in tasks[0]
+    assert command[-3:] == ["install", *packages]
+
+
 def _packages_of_roles() -> list[tuple[str, str]]:
     """Return each literal package that a task of a role installs, with its role."""
     found = []

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 import typing as t
 from pathlib import Path
@@ -27,18 +28,31 @@ class Machine(Host):
         self.conf = "StorageHost=localhost\nStorageLoc=slurm_acct_db\n"
         self.records = "alice"
         self.running: list[str] = []
+        self.controllers = ""
+        self.refused = ""
         self.given: list[str] = []
         self.broken = False
 
     def read(self, path: str) -> str:
         return self.conf if path == database.CONFIG else super().read(path)
 
+    def systemctl(self, verb: str, unit: str) -> tuple[int, str, str]:
+        if verb == "is-active":
+            return int(unit not in self.running), "active\n" if unit in self.running else "inactive\n", ""
+        if f"{verb} {unit}" == self.refused:
+            return 1, "", f"Job for {unit} failed."
+        {"stop": self.running.remove, "start": self.running.append}[verb](unit)
+        return 0, "", ""
+
     def answer(self, args: list[str], data: str | None = None) -> tuple[int, str, str]:
         if args[0] == "systemctl":
-            return int(args[-1] not in self.running), "", ""
+            return self.systemctl(args[1], args[2])
+        if args[0] == "scontrol":
+            return 0, self.controllers, ""
         if args[0] != "bash":
             return bounded_run.feeding_runner(60)(args, data)
         self.given.append(data or "")
+        assert "mariadb-dump" in args[-1] or "slurmdbd" not in self.running, "slurmdbd runs during the restore"
         if self.broken:
             return 1, "", "Access denied"
         file = Path(next(word for word in args[-1].split() if word.endswith("database.sql.gz")))
@@ -100,15 +114,71 @@ def test_one_part_can_be_restored(case: Case, part: str, records: str, jobs: str
     assert (case.machine.records, (case.state / "job_state").read_text()) == (records, jobs)
 
 
-@pytest.mark.parametrize("unit", ["slurmctld", "slurmdbd"])
-def test_nothing_is_restored_under_a_running_daemon(case: Case, unit: str) -> None:
+@pytest.mark.parametrize(
+    ("part", "running", "started"),
+    [
+        ("database", ["slurmdbd", "slurmctld"], "started slurmdbd, slurmctld"),
+        ("database", ["slurmdbd"], "started slurmdbd"),
+        ("database", [], "done; start slurmdbd, then slurmctld"),
+        ("state", ["slurmdbd", "slurmctld"], "started slurmctld"),
+        ("state", ["slurmctld"], "started slurmctld"),
+    ],
+)
+def test_daemons_that_a_part_needs_are_stopped_and_started_with_the_database_first(
+    case: Case, part: str, running: list[str], started: str
+) -> None:
     case.backup.run()
     lose(case)
-    case.machine.running = [unit]
+    case.machine.running = [*running]
+    case.backup.restore(case.store.names()[0], [part], save=True)
 
-    with pytest.raises(store.BackupError, match=f"stop {unit} first"):
+    assert (case.machine.running, case.said[-1]) == (running, started)
+
+
+def test_daemons_run_again_if_the_present_state_cannot_be_saved(case: Case) -> None:
+    case.backup.run()
+    case.machine.running = ["slurmctld", "slurmdbd"]
+    case.machine.broken = True
+
+    with pytest.raises(store.BackupError, match=r"Access denied$"):
+        case.backup.restore(case.store.names()[0], [], save=True)
+    assert sorted(case.machine.running) == ["slurmctld", "slurmdbd"]
+
+
+def test_daemons_stay_stopped_after_half_a_restore(case: Case) -> None:
+    case.backup.run()
+    case.machine.running = ["slurmctld", "slurmdbd"]
+    case.machine.broken = True
+
+    with pytest.raises(store.BackupError, match="Access denied; slurmctld and slurmdbd stay stopped"):
+        case.backup.restore(case.store.names()[0], [], save=False)
+    assert case.machine.running == []
+
+
+def test_nothing_is_restored_if_a_daemon_does_not_stop(case: Case) -> None:
+    case.backup.run()
+    lose(case)
+    case.machine.running = ["slurmctld", "slurmdbd"]
+    case.machine.refused = "stop slurmdbd"
+
+    with pytest.raises(store.BackupError, match="systemctl stop slurmdbd failed: Job for slurmdbd failed"):
         case.backup.restore(case.store.names()[0], [], save=False)
     assert case.machine.records == "nobody"
+    assert sorted(case.machine.running) == ["slurmctld", "slurmdbd"]
+
+
+def test_another_controller_that_runs_is_named(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "control")
+    case.backup.run()
+    lose(case)
+    case.machine.running = ["slurmctld"]
+    case.machine.controllers = "Slurmctld(primary) at control is UP\nSlurmctld(backup) at gpu4.example.com is UP\n"
+
+    with pytest.raises(store.BackupError, match=r"stop slurmctld on gpu4\.example\.com first"):
+        case.backup.restore(case.store.names()[0], [], save=False)
+    assert (case.machine.records, case.machine.running) == ("nobody", ["slurmctld"])
+    case.backup.restore(case.store.names()[0], ["database"], save=False)
+    assert case.said[-1].startswith("restart slurmctld on gpu4.example.com,")
 
 
 def test_a_damaged_backup_is_not_restored(case: Case) -> None:

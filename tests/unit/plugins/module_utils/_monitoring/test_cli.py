@@ -85,7 +85,10 @@ def test_one_collector_that_fails_does_not_stop_the_others(run: t.Callable[..., 
 
 
 def test_a_figure_of_the_release_is_not_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
     def answer(args: t.Sequence[str]) -> tuple[int, str, str]:
+        asked.append(args[0])
         names = {"scontrol": "scontrol-show-nodes", "squeue": "squeue", "sdiag": "sdiag"}
         return 0, (RECORDED / f"{names[args[0]]}.json").read_text(encoding="utf-8"), ""
 
@@ -96,6 +99,8 @@ def test_a_figure_of_the_release_is_not_written_twice(monkeypatch: pytest.Monkey
         for config in ({"collectors": ["slurm"]}, {"collectors": ["slurm"], "endpoint": True})
     ]
 
+    # Nor is slurmctld asked for it.
+    assert asked == ["scontrol", "squeue", "sdiag", "scontrol", "squeue"]
     assert {name for name in both[1] if name.startswith("slurm_")} == set()
     assert both[0] - both[1] == {one.name for one in slurm.endpoint(slurm.read(answer))}
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes an OpenLDAP directory with a certificate, a reader, two users and a group.
+# Makes an OpenLDAP directory with a certificate for this machine, a reader, two users and a group.
 set -euo pipefail
 mkdir -p /srv/ldap/db
 cd /srv/ldap
-openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=outsider -addext subjectAltName=DNS:outsider \
+openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj "/CN=$(hostname)" -addext "subjectAltName=DNS:$(hostname)" \
   -keyout key.pem -out cert.pem 2> /dev/null
 cat > slapd.conf << 'CONF'
 include /etc/ldap/schema/core.schema

@@ -1,0 +1,136 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The benchmarks of the monitoring count a pass of the collector with its children, and its requests to slurmctld."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring.gpu import FIELDS
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "tests/benchmark/collector_cost.py"
+ROW = ", ".join({"index": "0", "pci.bus_id": "00000000:01:00.0", "name": "H100"}.get(field, "1") for field in FIELDS)
+BURN = "import time; end = time.process_time() + {}\nwhile time.process_time() < end: pass"
+
+
+def loaded(path: Path) -> t.Any:
+    spec = importlib.util.spec_from_file_location(f"benchmark_{path.stem}", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def cost() -> t.Any:
+    return loaded(SCRIPT)
+
+
+@pytest.fixture
+def controller() -> t.Any:
+    return loaded(ROOT / "tests/benchmark/emulated_controller.py")
+
+
+def run(directory: Path, nvidia_smi: str) -> tuple[int, list[str]]:
+    """Run the script with a simulated nvidia-smi; return its exit status and its lines."""
+    program = directory / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{nvidia_smi}\n", encoding="utf-8")
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{directory}:/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--passes", "2"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        check=False,
+    )
+    assert not done.stderr
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_children_of_a_command_count(cost: t.Any) -> None:
+    burn = BURN.format(0.3)
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}], check=True, timeout=300)"
+
+    found = cost.measured([sys.executable, "-c", child], 300)
+
+    assert found.status == 0
+    assert found.user + found.system >= 0.3
+    assert found.kib > 1000
+
+
+def test_a_command_that_hangs_is_killed(cost: t.Any) -> None:
+    assert cost.measured(["sleep", "600"], 0.1).status == -9
+
+
+def test_each_step_is_measured_with_its_gpus(tmp_path: Path) -> None:
+    __, lines = run(tmp_path, f"echo '{ROW}'")
+
+    nothing, __, gpu, __ = map(json.loads, lines[1:5])
+    assert json.loads(lines[0])["gpus"] == [ROW]
+    assert (gpu["pass"], gpu["passes"]) == ("gpu alone", 2)
+    assert gpu["processor_s"] > nothing["processor_s"]
+    assert not [line for line in lines if line.startswith("gpu alone: exit status")]
+
+
+def test_a_collector_that_fails_is_named(tmp_path: Path) -> None:
+    status, lines = run(tmp_path, "echo NVIDIA-SMI has failed; exit 9")
+
+    assert status == 1
+    assert any(line.startswith("gpu alone: exit status 1: gpucluster-metrics: gpu: ") for line in lines)
+
+
+def test_a_pass_over_the_budget_is_named(cost: t.Any) -> None:
+    late = cost.Pass(0.5, 0.2, 1.0, 1000, 0, "")
+
+    assert cost.faults("gpu alone", [late] * 3) == ["gpu alone: 0.70 s of processor time, budget 0.6 s"]
+    assert cost.faults("gpu alone", [late._replace(user=0.1)] * 3) == []
+
+
+def test_requests_between_two_readings(controller: t.Any) -> None:
+    before, after = {"A": (3, 300), "B": (1, 10)}, {"A": (5, 700), "B": (1, 10), "C": (2, 40)}
+
+    assert controller.added(before, after) == {"A": (2, 400), "C": (2, 40)}
+
+
+def test_the_share_of_the_collectors_is_what_they_ask_beyond_the_minutes_without(controller: t.Any) -> None:
+    # Two minutes each. sdiag of the benchmark is in both, and jobs cost more in the watched minutes by chance.
+    quiet = controller.Minutes({"SUBMIT": (80, 40_000), "REQUEST_STATS_INFO": (4, 800)}, {}, 0.5, 0.0)
+    types = {"SUBMIT": (80, 60_000), "REQUEST_STATS_INFO": (6, 1_200), "REQUEST_JOB_INFO": (2, 400)}
+    watched = controller.Minutes(types, {}, 0.5, 0.2)
+
+    assert controller.share(quiet, watched, 2) == {
+        "own_requests_a_minute": 2,
+        "own_ms_a_minute": 0.4,
+        "others_requests_a_minute": 40,
+        "others_ms_a_minute": 20,
+        "own_percent_of_others": 2,
+    }
+
+
+def test_an_idle_slurmctld_has_no_share(controller: t.Any) -> None:
+    none = controller.Minutes({}, {}, 0.0, 0.0)
+    watched = none._replace(types={"REQUEST_JOB_INFO": (1, 200)})
+
+    assert controller.share(none, watched, 1)["own_percent_of_others"] == float("inf")
+
+
+def test_minutes_are_added_up(controller: t.Any) -> None:
+    one = controller.Minutes({"A": (1, 10)}, {"root": (1, 10)}, 0.5, 0.1)
+
+    assert controller.together([one, one._replace(types={"B": (2, 5)}, took=0.3)]) == controller.Minutes(
+        {"A": (1, 10), "B": (2, 5)}, {"root": (2, 20)}, 1.0, 0.3
+    )
