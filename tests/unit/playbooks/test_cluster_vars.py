@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
+from ansible.template import Templar
 
 FILE = Path(__file__).parents[3] / "playbooks/vars/cluster.yml"
 CLIENTS = {"nfs_client": ["login", "gpu1", "gpu2"]}
@@ -198,49 +198,3 @@ def test_programs_know_the_proxy() -> None:
     assert value("gpucluster_environment", "gpu1", {}) == {}
     found = value("gpucluster_environment", "gpu1", {}, gpucluster_proxy=proxy)
     assert found == {"http_proxy": "http://proxy:3128", "no_proxy": "localhost,127.0.0.1,::1"}
-
-
-def once() -> dict[str, t.Any]:
-    """Return the variables that users.yml evaluates once for each machine, as they are written."""
-    plays = DataLoader().load_from_file(str(FILE.parents[1] / "users.yml"), trusted_as_template=True)
-    tasks = [task for play in plays for task in play.get("pre_tasks", [])]
-    return t.cast("dict[str, t.Any]", next(filter(None, (task.get("ansible.builtin.set_fact") for task in tasks))))
-
-
-def evaluated_once(name: str, host: str, groups: dict[str, list[str]], **inputs: t.Any) -> t.Any:
-    """Return the fact of a machine; the variable of the same name is the one of the file."""
-    templar = Templar(loader=DataLoader(), variables=variables_of(host, groups, **inputs))
-    return templar.template(once()[name])
-
-
-def variables_of(host: str, groups: dict[str, list[str]], **inputs: t.Any) -> dict[str, t.Any]:
-    """Return the variables of the file and the magic ones of a machine."""
-    cluster = DataLoader().load_from_file(str(FILE), trusted_as_template=True)
-    members = [name for name in groups if host in groups[name]]
-    magic = {"inventory_hostname": host, "groups": groups, "group_names": members, "hostvars": {}, "omit": "omitted"}
-    return {**cluster, **magic, **inputs}
-
-
-@pytest.mark.parametrize("name", sorted(once()))
-def test_what_is_evaluated_once_is_what_each_task_would_evaluate(name: str) -> None:
-    groups = {"slurm_compute": ["gpu1"], **SERVED}
-    inputs = {"gpucluster_vm_size": "DGX_H100", "gpucluster_proxy": {"http": "http://proxy:3128"}}
-    variables = variables_of("gpu1", groups, **inputs)
-
-    found = evaluated_once(name, "gpu1", groups, **inputs)
-
-    assert found == Templar(loader=DataLoader(), variables=variables).template(variables[name])
-    assert found != "omitted"
-
-
-def test_a_controller_keeps_the_template_of_its_hardware() -> None:
-    groups = {"slurm_compute": ["gpu1", "head"], "slurm_controller": ["head"]}
-
-    assert evaluated_once("gpucluster_hardware", "head", groups, gpucluster_vm_size="DGX_H100") == "omitted"
-    assert evaluated_once("gpucluster_hardware", "gpu1", groups, gpucluster_vm_size="DGX_H100")["name"] == "DGX_H100"
-
-
-def test_what_needs_facts_of_later_stays_a_template() -> None:
-    late = {"http": trust_as_template("{{ found_later.proxy }}")}
-
-    assert evaluated_once("gpucluster_environment", "gpu1", {}, gpucluster_proxy=late) == "omitted"
