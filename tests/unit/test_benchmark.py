@@ -109,9 +109,9 @@ def test_no_machine_of_a_fleet_is_contacted_and_no_cache_of_the_user_is_written(
     lab = fleet.inventory(5, tmp_path)["all"]["children"]["lab"]
 
     assert sorted(lab["hosts"]) == ["gpu1", "gpu2", "gpu3", "gpu4", "gpu5"]
+    assert lab["hosts"]["gpu1"]["ansible_ssh_private_key_file"] == str(tmp_path / "key")
     assert lab["vars"] == {
         "ansible_connection": "finished",
-        "ansible_ssh_private_key_file": str(tmp_path / "key"),
         "pyxis_cache": str(tmp_path),
         "slurm_cache": str(tmp_path),
     }
