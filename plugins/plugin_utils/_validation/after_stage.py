@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
@@ -23,6 +24,8 @@ if t.TYPE_CHECKING:
 
 Raw = t.Mapping[str, t.Any]
 
+_REPAIR = "/usr/local/sbin/gpucluster-repair"
+
 
 def measure(session: Session, raw: dict[str, t.Any]) -> None:
     """Read the nodes from Slurm again, because health checks may drain a node during a measurement."""
@@ -31,6 +34,17 @@ def measure(session: Session, raw: dict[str, t.Any]) -> None:
         hardware = [{"hosts": hostlist.compress(session.taken or nodes.meant), "record": session.record}]
     raw.update(before=nodes.known, meant=nodes.meant, measured=session.taken, hardware=hardware, states=[])
     raw["states"] = preflight_stage.nodes_of_slurm(session)["nodes"]
+    raw["repairs"] = _repairs(session)
+
+
+def _repairs(session: Session) -> list[dict[str, t.Any]]:
+    """Return the last repair of each node that was validated; none if the program is not there or fails."""
+    found = session.ask(_REPAIR, "status", "--json")
+    try:
+        cases = json.loads(found["stdout"])["cases"] if found["rc"] == 0 else []
+        return [case for case in cases if case["node"] in session.nodes.meant]
+    except (ValueError, KeyError, TypeError):
+        return []
 
 
 def judge(raw: Raw) -> dict[str, t.Any]:
@@ -45,5 +59,6 @@ def judge(raw: Raw) -> dict[str, t.Any]:
     return {
         "checks": lost,
         "lost": named,
+        "repairs": raw.get("repairs") or [],
         "hardware": hardware.summary(raw, [node["name"] for node in before]),
     }

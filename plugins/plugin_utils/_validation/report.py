@@ -67,6 +67,7 @@ def build(stages: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any
         "checks": checks,
         "nodes": sorted({node for stage in stages for node in stage.get("nodes", [])}, key=natural),
         "hardware": by_name.get("after", {}).get("hardware") or [],
+        "repairs": by_name.get("after", {}).get("repairs") or [],
         "devices": by_name.get("nccl", {}).get("devices") or [],
         "image": by_name.get("nccl", {}).get("image") or None,
         "limits": by_name.get("nccl", {}).get("limits") or [],

@@ -55,6 +55,7 @@ def page(report: Report, *, plots: bool = True) -> str:
         figures=report_tables.figures(report),
         unproved=report_tables.unproved(report),
         changes=report_tables.changes(report),
+        repairs=report_tables.repairs(report),
         cluster=report_tables.cluster(report),
         limits=report_tables.limits(report),
     )

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report_figures
@@ -20,6 +21,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.repor
 )
 
 Report = t.Mapping[str, t.Any]
+Item = t.Mapping[str, t.Any]
 
 _KINDS = {"node": "in one node", "pair": "between two nodes", "all": "over all nodes"}
 _COUNTED = {"pass": "passed", "fail": "failed", "warn": "with a warning", "not_run": "not run"}
@@ -119,6 +121,35 @@ def limits(report: Report) -> Table | None:
         for rule in report.get("limits") or []
     ]
     return table(["bandwidth", "expected", "warns below", "fails below", "where the limit comes from"], rows)
+
+
+def repairs(report: Report) -> Table | None:
+    """Return the last repair of each node, the newest first."""
+    cases = sorted(report.get("repairs") or [], key=lambda case: -case["since"])
+    rows = [
+        [
+            ("name", "", case["node"]),
+            ("", "since", _time(case["since"])),
+            (
+                "",
+                "state",
+                f"in repair, step {case['begun'] or 'none'}" if case["state"] == "claimed" else case["state"],
+            ),
+            ("", "reason", case["reason"]),
+            ("", "steps", "; ".join(map(_step, case["tried"]))),
+        ]
+        for case in cases[:MOST]
+    ]
+    return table(["node", "since", "state", "why", "what was done"], rows, len(cases))
+
+
+def _step(tried: Item) -> str:
+    """Return a step of a repair with the time of its end; what a failed step said."""
+    return f"{_time(tried['time'])[11:]} {tried['step']}" + ("" if tried["ok"] else f" failed: {tried['text']}")
+
+
+def _time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 
 def _limit(levels: t.Mapping[str, float], unit: str) -> str:

@@ -58,6 +58,7 @@ class Host:
         self.lost: dict[str, str] = {}  # why no command runs there
         self.faults: dict[str, str] = {}  # message of a module that fails
         self.said = {"scontrol": "Slurmctld(primary) at head is UP", "sacct": "17", "srun": "--container-image"}
+        self.repairs: str | None = None  # what gpucluster-repair prints; None: it is not installed
         self.calls: list[tuple[str, dict[str, t.Any]]] = []
         self.lines: list[str] = []
 
@@ -75,7 +76,10 @@ class Host:
 
     def _command(self, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
         assert arguments["argv"][:3] == ASKED, "a command without a time limit"
-        return {"rc": 0, "stdout": self.said[arguments["argv"][3]], "stderr": ""}
+        program = arguments["argv"][3]
+        if program == "/usr/local/sbin/gpucluster-repair":
+            return {"rc": 127 if self.repairs is None else 0, "stdout": self.repairs or "", "stderr": ""}
+        return {"rc": 0, "stdout": self.said[program], "stderr": ""}
 
     def _slurm_nodes_info(self, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
         free = [name for name in self.names if name not in [*self.busy, *self.unusable]]

@@ -5,15 +5,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 import typing as t
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import cli as repair_cli
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report as results
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report_page, stages
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import settings as inputs
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import stages
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.session import Nodes, Session
+from ansible_collections.hpcai.gpucluster.tests.unit.support.repair_cluster import FakeSlurm
 from ansible_collections.hpcai.gpucluster.tests.unit.support.slurm_hosts import SETTINGS, Host
+
+if t.TYPE_CHECKING:
+    from pathlib import Path
 
 A100, H100 = "Standard_ND96asr_v4", "Standard_ND96isr_H100_v5"
 FACTS = {"versions": {"slurm": "24.11.5"}, "clock": {"synchronized": True, "offset": 0.0, "by": "x"}, "mounts": {}}
@@ -223,6 +231,39 @@ def test_nodes_are_compared_with_those_of_the_beginning() -> None:
     assert found["lost"] == ["gpu2"]
     assert found["hardware"][0]["size"] == A100
     assert not host.called("slurm_job")
+
+
+def test_the_report_has_the_repairs_of_the_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeSlurm(tmp_path)
+    for name in ("gpu1", "gpu2"):
+        cluster.sicken(name, "reboot")
+        cluster.go_on()
+    config = tmp_path / "repair.json"
+    config.write_text(json.dumps(cluster.settings()._asdict()), encoding="utf-8")
+    assert repair_cli.main(["--config", str(config), "status", "--json"]) == 0
+    host, nodes = Host(1), Nodes()
+    host.repairs = capsys.readouterr().out
+    stage("preflight", host, nodes, {"gpu1": {**FACTS, "users": {}}})
+
+    after = stage("after", host, nodes, hardware=records.find(A100))
+    page = report_page.page(results.build([after], {"run": "20261120T101500Z", "stages": ["after"], "cluster": "c"}))
+
+    assert [case["node"] for case in after["repairs"]] == ["gpu1"]  # gpu2 was not validated
+    table = page[page.index("<h2>Repairs</h2>") :]
+    assert re.search(r"gpu1.*returned.*NHC: gpu_count.* gpu_reset; [0-9:]+ health failed: gpu_count.* reboot; ", table)
+
+
+@pytest.mark.parametrize("printed", [None, "", "{}", "no JSON", '{"cases": null}'])
+def test_without_repairs_the_report_has_no_table_of_them(printed: str | None) -> None:
+    host, nodes = Host(1), Nodes()
+    host.repairs = printed
+    stage("preflight", host, nodes, {"gpu1": {**FACTS, "users": {}}})
+
+    after = stage("after", host, nodes, hardware=records.find(A100))
+
+    assert after["repairs"] == []
+    assert [item["status"] for item in after["checks"]] == ["pass"]
+    assert "Repairs" not in report_page.page(results.build([after], {"stages": ["after"], "cluster": "c"}))
 
 
 @pytest.mark.parametrize(
