@@ -154,8 +154,8 @@ def test_a_unit_that_does_not_retry_is_started(state: str) -> None:
 
 
 def test_a_unit_that_waits_reads_changed_files_at_once() -> None:
-    fake = FakeHost(WAITING, **{"journal-upload.conf": 60.0})
+    fake = FakeHost(WAITING, journal=60.0)
 
-    wanted = daemon.plan(daemon.status("slurmd", fake), ["/etc/journal-upload.conf"], fake, retries=True)
+    wanted = daemon.plan(daemon.status("slurmd", fake), ["/etc/journal"], fake, retries=True)
 
     assert wanted.action == "restart"
