@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import typing as t
+import uuid
 from pathlib import Path
 
 from ansible import constants
@@ -38,6 +39,7 @@ class ActionModule(ActionBase):
         __, options = self.validate_argument_spec(argument_spec=_SPEC, mutually_exclusive=[("lines", "bytes")])
         if self._task.check_mode:
             return dict(self._execute_module(options["module"], options["arguments"], task_vars=task_vars))
+        self._mark = uuid.uuid4().hex
         started = self._start(options, task_vars)
         if started.get("failed") or "ansible_job_id" not in started:
             return started
@@ -48,14 +50,17 @@ class ActionModule(ActionBase):
         return {key: value for key, value in result.items() if key not in _JOB_KEYS}
 
     def _start(self, options: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
-        """Start the module. Its time limit is read from the task, where nothing else may see it afterwards."""
+        """Start the module. Its time limit and its mark are read from the task; nothing else may see them there."""
+        environment = self._task.environment
         self._task.async_val = options["seconds"]
+        self._task.environment = [*(environment or []), {inside.MARK: self._mark}]
         try:
             return dict(
                 self._execute_module(options["module"], options["arguments"], task_vars=task_vars, wrap_async=True)
             )
         finally:
             self._task.async_val = 0
+            self._task.environment = environment
 
     def _wait(self, job: str, options: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
         """Return the result of the module when it has ended; a connection that breaks for a while does not end it."""
@@ -63,9 +68,12 @@ class ActionModule(ActionBase):
         for pause in inside.pauses():
             time.sleep(pause)
             if time.monotonic() > deadline:
+                self._kill()
                 raise AnsibleActionFail(f"{options['module']} did not end within {options['seconds']} s")
             try:
                 status = self._status({"jid": job}, task_vars)
+                if "child_pid" in status:  # its time was over
+                    self._kill()
                 if status.get("finished"):
                     self._status({"jid": job, "mode": "cleanup"}, task_vars)
                     return status
@@ -75,6 +83,10 @@ class ActionModule(ActionBase):
             except AnsibleConnectionFailure as exc:
                 self._display.vvv(f"long_step: {exc}")
         raise AssertionError("there is always a next pause")
+
+    def _kill(self) -> None:
+        """Kill what is left of a module whose time was over."""
+        self._low_level_execute_command(inside.kill_command(f"{inside.MARK}={self._mark}"))
 
     def _report(self, options: dict[str, t.Any]) -> None:
         """Tell the callback how far the step is."""

@@ -53,7 +53,7 @@ options:
     type: int
     default: 0
   seconds:
-    description: The module is killed after these seconds.
+    description: The module is killed after these seconds, with all processes that it started.
     type: int
     default: 7200
 notes:

@@ -21,6 +21,7 @@ if t.TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+MARK = "GPUCLUSTER_LONG_STEP"
 MOST_PAUSE = 15.0
 _LOOK_SECONDS = 10
 
@@ -35,6 +36,19 @@ def command(quoted: str, lines: bool) -> str:
     if lines:
         return f"timeout {_LOOK_SECONDS} wc -l {quoted} 2>/dev/null"
     return f"timeout {_LOOK_SECONDS} du -sb {quoted} 2>/dev/null"
+
+
+def kill_command(mark: str) -> str:
+    """
+    Return the command that kills all processes with a string (name=value) in their environment.
+
+    Ansible kills the process group of a module whose time is over. A process that the module started before Ansible had
+    made the group, or that has a session of its own, is not in it. A process may fork while it is looked for, so the
+    command looks until it finds none, five times at most.
+    """
+    find = f"found=$(grep -lszxF {mark} /proc/[0-9]*/environ | cut -d/ -f3)"
+    kill = "kill -KILL $found 2>/dev/null; sleep 0.1"
+    return f'for i in 1 2 3 4 5; do {find}; [ -n "$found" ] || break; {kill}; done'
 
 
 def count(printed: str) -> int | None:

@@ -88,12 +88,14 @@ def test_a_step_that_fails_says_why(tmp_path: Path) -> None:
     assert (result["failed"], result["rc"], result["stderr"]) == (True, 3, "broken")
 
 
-def test_a_step_that_does_not_end_is_killed(tmp_path: Path) -> None:
-    result = run(tmp_path, "echo $$ > pid; sleep 90", seconds=2)[0]
+# A process of another session is in no process group that Ansible kills.
+@pytest.mark.parametrize("starter", ["", "setsid --wait"])
+def test_a_step_that_does_not_end_is_killed(starter: str, tmp_path: Path) -> None:
+    result = run(tmp_path, f"{starter} sh -c 'echo $$ > pid; sleep 90; :'", seconds=2)[0]
 
     assert result["failed"]
     pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
-    deadline = time.monotonic() + 30  # half of its sleep
+    deadline = time.monotonic() + 30  # a third of its sleep
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert not alive(pid)
