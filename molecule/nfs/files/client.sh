@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the client, one part per call. Usage: client.sh uses|scratches|holds|writes|ends|sits|rises|boots|loses
+# Tests the client, one part per call. Usage: client.sh uses|fills|scratches|holds|writes|ends|sits|rises|boots|loses
 # Each access to a mount has a time limit, because a hard mount waits forever.
 set -euo pipefail
 
@@ -23,6 +23,16 @@ uses() {
   alice sh -euc 'echo from the client > /home/alice/reply; touch /shared/free'
   is 'root squash' "$(soon touch /home/root 2>&1)" '*Permission denied*'
   is "root and a user's file" "$(soon cat /home/alice/file 2>&1)" '*Permission denied*'
+}
+
+# A user meets the limit of the server. 16 MiB are more than the default, and less than alice has.
+fills() {
+  mkdir /fills
+  soon mount -t nfs4 nfs1:/data /fills
+  is 'a user with the default' "$(soon setpriv --reuid=1001 --clear-groups dd if=/dev/zero of=/fills/bob/file bs=1M count=16 conv=fsync 2>&1)" '*Disk quota exceeded*'
+  alice dd if=/dev/zero of=/fills/alice/file bs=1M count=16 conv=fsync
+  is 'a user with a limit of their own' "$(alice dd if=/dev/zero of=/fills/alice/more bs=1M count=16 conv=fsync 2>&1)" '*Disk quota exceeded*'
+  umount /fills
 }
 
 scratches() {

@@ -14,9 +14,17 @@ serves() {
   is 'rpcbind, which version 4 does not need' "$(systemctl is-enabled rpcbind.socket) $(ss -Hltun 'sport = 111')" 'masked '
   is 'file system of /shared' "$(findmnt --noheadings --output FSTYPE /shared)" ext4
   is 'rights of /shared' "$(stat --format='%a %G' /shared)" '2775 users'
+  limits
+  install --directory --owner=1000 /data/alice
+  install --directory --owner=1001 /data/bob
   install --directory --owner=1000 --group=100 --mode=0700 /home/alice
   echo from the server > /home/alice/file
   chown 1000 /home/alice/file
+}
+
+# In KiB. UID 0 has the default.
+limits() {
+  is 'limits on /data' "$(xfs_quota -x -c 'report -u -n -N -b' /data | awk 'NF { print $1, $4 }' | sort | xargs)" "#0 8192 #1000 24576${1:-}"
 }
 
 # The server knows the lock of the client.
@@ -43,6 +51,7 @@ boots() {
     dmesg | tail -40
     false
   }
+  limits ' #1001 8192'
 }
 
 # No number that the client wrote is missing.

@@ -13,6 +13,7 @@ import posixpath
 import re
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.quotas import SIZE_FORM, is_size
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nfs as data
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_address
@@ -63,6 +64,7 @@ _PATH = re.compile(r"/[A-Za-z0-9._/+@:-]*")
 _HOST = re.compile(r"@?[A-Za-z0-9*?]([A-Za-z0-9.*?_-]*[A-Za-z0-9*?])?")
 _EXPORT_OPTION = re.compile(r"-?[a-z_]+(=[A-Za-z0-9_.:/@+-]+)?")
 _RAW_EXPORT = re.compile(r" *[^\s()]+\([A-Za-z0-9_.:/@+=,-]*\)( +[^\s()]+\([A-Za-z0-9_.:/@+=,-]*\))* *")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 _SOURCE = {
     "nfs": re.compile(r"(\[[0-9A-Fa-f:%.]+\]|[A-Za-z0-9_.-]+):/\S*"),
     "lustre": re.compile(r"[A-Za-z0-9_.@,:-]+:/[A-Za-z0-9_/-]+"),
@@ -282,6 +284,7 @@ def _volumes(settings: Record) -> Iterator[str]:
         if not volume.get("devices"):
             yield f"{where}.devices: name at least one disk, best by /dev/disk/by-id"
         yield from _layout(where, volume)
+        yield from _quotas(where, volume)
 
 
 def _layout(where: str, volume: Record) -> Iterator[str]:
@@ -295,6 +298,21 @@ def _layout(where: str, volume: Record) -> Iterator[str]:
         yield f"{where}.filesystem: {volume['filesystem']!r} is none of {', '.join(FILESYSTEMS)}"
     for device in set(volume.get("wipe") or []) - set(devices):
         yield f"{where}.wipe: {device} is not among its devices"
+
+
+def _quotas(where: str, volume: Record) -> Iterator[str]:
+    users = volume.get("quotas") or {}
+    if not isinstance(users, dict):
+        yield f"{where}.quotas: {users!r} is not a mapping such as {{alice: 2T}}"
+        return
+    sizes = {"quota": volume["quota"]} if volume.get("quota") is not None else {}
+    sizes.update({f"quotas.{name}": size for name, size in users.items()})
+    yield from (f"{where}.{name}: {size!r} is not {SIZE_FORM}" for name, size in sizes.items() if not is_size(size))
+    if sizes and volume.get("filesystem", "xfs") != "xfs":
+        yield f"{where}.filesystem: quotas need xfs, not {volume['filesystem']}"
+    for name in users:
+        if not _USER.fullmatch(str(name)) or str(name) in {"0", "root"}:
+            yield f"{where}.quotas: {name!r} is neither the name of a user nor a UID above 0; root has no limit"
 
 
 def _devices(where: str, devices: list[str], users: dict[str, str]) -> Iterator[str]:

@@ -158,6 +158,13 @@ def test_a_lustre_source_is_right() -> None:
         ({"devices": ["/dev/sdb"], "filesystem": "zfs"}, ["'zfs'", "xfs"]),
         ({"devices": ["/dev/sdb"], "wipe": ["/dev/sdc"]}, ["/dev/sdc", "not among"]),
         ({"devices": ["/dev/sdb"], "path": "/etc"}, ["system"]),
+        ({"devices": ["/dev/sdb"], "quota": 500}, [".quota: 500", "such as 500G"]),
+        ({"devices": ["/dev/sdb"], "quota": ""}, [".quota: ''", "such as 500G"]),
+        ({"devices": ["/dev/sdb"], "quotas": {"alice": "2TB"}}, [".quotas.alice: '2TB'", "such as 500G"]),
+        ({"devices": ["/dev/sdb"], "quotas": ["alice"]}, [".quotas", "not a mapping"]),
+        ({"devices": ["/dev/sdb"], "quotas": {"root": "2T"}}, [".quotas: 'root'", "no limit"]),
+        ({"devices": ["/dev/sdb"], "quotas": {"a b": "2T"}}, [".quotas: 'a b'", "UID"]),
+        ({"devices": ["/dev/sdb"], "quota": "2T", "filesystem": "ext4"}, [".filesystem", "xfs"]),
     ],
 )
 def test_a_volume_is_refused_by_name(volume: dict[str, t.Any], words: list[str]) -> None:
