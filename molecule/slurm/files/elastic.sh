@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # On the controller: prints the seconds of each step. A step that does not end within ten minutes fails.
 set -euo pipefail
 cloud=/usr/local/sbin/lab-cloud
