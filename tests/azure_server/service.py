@@ -313,6 +313,7 @@ _ROUTES: list[tuple[str, str]] = [
     (r"/providers/microsoft.compute/virtualmachines", "machines"),
     (r"/resourcegroups/([^/]+)/providers/microsoft.compute/virtualmachines", "machines"),
     (r"/providers/microsoft.network/networkinterfaces", "nics"),
+    (r"/resourcegroups/([^/]+)/providers/microsoft.network/networkinterfaces", "nics"),
     (r"/providers/microsoft.network/publicipaddresses", "addresses"),
     (r"/providers/microsoft.compute/virtualmachinescalesets", "scale_sets"),
     (r"/resourcegroups/([^/]+)/providers/microsoft.compute/virtualmachinescalesets", "scale_sets"),

@@ -20,6 +20,7 @@ _STACK = r"(/subscriptions/[^/]+/resourcegroups/[^/]+/providers/microsoft\.resou
 _GROUP = r"/subscriptions/[^/]+/resourcegroups/([^/]+)"
 _DEPLOYMENT = r"(?:/resourcegroups/([^/]+))?/providers/microsoft\.resources/deployments/[^/]+/(validate|whatif)"
 _SET = r"(/subscriptions/.*/providers/microsoft\.compute/virtualmachinescalesets/[^/]+)"
+_MACHINE = r"(/subscriptions/[^/]+/resourcegroups/[^/]+/providers/microsoft\.compute/virtualmachines/[^/]+)"
 
 
 class Request(t.NamedTuple):
@@ -70,6 +71,7 @@ class Writes:
             (_STACK, ("GET", "PUT", "DELETE"), self._stack),
             (rf"{_STACK}/exporttemplate", ("POST",), self._export),
             (rf"{_SET}/(delete|start|restart|poweroff|deallocate|reimage|redeploy)", ("POST",), self._action),
+            (rf"{_MACHINE}/(start|restart|poweroff|deallocate|reimage|redeploy)", ("POST",), self._machine_action),
             (rf"{_SET}", ("PATCH",), self._patch_set),
             (r"/subscriptions/[^/]+/providers/microsoft\.compute/locations/([^/]+)/usages", ("GET",), self._usages),
             (r"/subscriptions/.*/providers/[^/]+/.*[^/]", ("GET", "PUT", "PATCH", "DELETE"), self._resource),
@@ -254,6 +256,11 @@ class Writes:
         else:
             step = functools.partial(instances.power, self._store, found, every if numbers is None else numbers, action)
         return self._accepted(request, self._compute(found, step))
+
+    def _machine_action(self, request: Request, match: re.Match[str]) -> Answer:
+        found, action = self._known(match[1]), match[2]
+        step = functools.partial(instances.set_power, found, instances.POWER[action])
+        return self._accepted(request, self._store.start([step], self._seconds))
 
     def _usages(self, _request: Request, _match: re.Match[str]) -> Answer:
         return _json({"value": quotas.listed(self._store, self._limits)})

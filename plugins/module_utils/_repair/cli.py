@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import feeding_runner
 
-from . import journal, ladder, plan, slurm
+from . import azure, journal, ladder, plan, slurm
 from .loop import Repair
 from .steps import World
 
@@ -47,12 +47,20 @@ def post(url: str, ticket: Mapping[str, t.Any]) -> str:
         return f"{url}: {exc}"
 
 
+def machines(options: Mapping[str, t.Any]) -> azure.Machines:
+    """Return the machines of the cluster in Azure."""
+    return azure.Machines(azure.client_of(options), options, time.monotonic, time.sleep)
+
+
 def read_settings(text: str, mode: str = "") -> plan.Settings:
     """Return the configuration; raise SettingsError if it is not usable."""
     try:
         found = json.loads(text)
         settings = plan.Settings(**{**found, "mode": mode or found["mode"]})
         ladder.check_rules(settings.rules)
+        missing = [name for name in azure.OPTIONS if settings.azure and name not in settings.azure]
+        if missing:
+            raise ValueError(f"azure has no {missing[0]}")
     except (ValueError, KeyError, TypeError, ladder.LadderError) as exc:
         raise plan.SettingsError(f"the configuration is not usable: {exc}") from None
     if settings.mode not in plan.MODES:
@@ -68,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = Path(options.config).read_text(encoding="utf-8")
         settings = read_settings(text, getattr(options, "mode", "") or "")
         cluster = slurm.Slurm(run)
-        repair = Repair(settings, cluster, World(run, time.time, time.sleep, post), _say)
+        repair = Repair(settings, cluster, World(run, time.time, time.sleep, post, machines), _say)
         if options.command in ("status", "history"):
             return _show(options, settings, repair)
         host = os.uname().nodename.partition(".")[0]

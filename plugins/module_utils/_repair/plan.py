@@ -39,6 +39,7 @@ class Settings(t.NamedTuple):
     returns_max: int = 3
     returns_days: float = 7
     webhook: str = ""
+    azure: Mapping[str, t.Any] = {}
 
 
 class SettingsError(Exception):
@@ -60,7 +61,8 @@ def limit(text: str, nodes: int) -> int:
 def steps(case: journal.Case, settings: Settings) -> list[str]:
     """Return the steps of the ladder that this site can take."""
     found = ladder.plan(case.reason, settings.rules).steps
-    return [step for step in found if step not in ladder.EXTERNAL or settings.commands.get(step)]
+    able = {*settings.azure.get("steps", ()), *(step for step, command in settings.commands.items() if command)}
+    return [step for step in found if step not in ladder.EXTERNAL or step in able]
 
 
 def mode(case: journal.Case, settings: Settings) -> str:

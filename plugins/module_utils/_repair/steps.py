@@ -13,9 +13,10 @@ import time
 import typing as t
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import AzureError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
 
-from . import journal, ladder, node, plan, slurm
+from . import azure, journal, ladder, node, plan, slurm
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +50,7 @@ class World(t.NamedTuple):
     clock: Callable[[], float]
     pause: Callable[[float], None]
     post: Callable[[str, Mapping[str, t.Any]], str]  # sends a ticket to a URL; returns an error or nothing
+    azure: Callable[[Mapping[str, t.Any]], azure.Machines]
 
 
 class Steps:
@@ -148,8 +150,20 @@ class Steps:
         raise Waiting("the reboot")
 
     def _external(self, step: str) -> Done:
-        found = ladder.plan(self._case.reason, self._settings.rules)
         self._free()
+        return self._command(step) if self._settings.commands.get(step) else self._azure(step)
+
+    def _azure(self, step: str) -> Done:
+        """Let Azure do a step. After an interruption it is done again, because Azure does not say who began it."""
+        name, seconds = self._case.node, self._settings.command_minutes * 60
+        try:
+            machines = self._world.azure(self._settings.azure)
+            return Done(True, machines.do(step, self._now().address or name, seconds))
+        except AzureError as exc:
+            return Done(False, _short(str(exc)))
+
+    def _command(self, step: str) -> Done:
+        found = ladder.plan(self._case.reason, self._settings.rules)
         environment = {
             "GPUCLUSTER_NODE": self._case.node,
             "GPUCLUSTER_CASE": self._case.id,

@@ -48,7 +48,7 @@ def _has_gpus(values: Values) -> bool:
     return int((record.get("gpus") or {}).get("count") or 0) > 0
 
 
-DECIDING = ("gpucluster_containers", "gpucluster_hardware")
+DECIDING = ("gpucluster_containers", "gpucluster_hardware", "gpucluster_repair")
 APPLIED = (
     Applied("nfs", "server", ("servers",)),
     Applied("nfs", "client", ("clients",)),
@@ -59,6 +59,7 @@ APPLIED = (
     Applied(
         "nvidia_container_toolkit", None, ("computes",), lambda values: _has_containers(values) and _has_gpus(values)
     ),
+    Applied("repair", "main", ("controllers",), lambda values: values.get("gpucluster_repair") == "present"),
 )
 
 
@@ -117,12 +118,24 @@ def _health(values: Values) -> list[str]:
     return faults
 
 
+def _repair(values: Values) -> list[str]:
+    """Refuse steps of Azure without the place of the machines."""
+    place = values.get("repair_azure") or {}
+    missing = [name for name in ("subscription_id", "resource_group") if not place.get(name)]
+    if not missing or not values.get("repair_azure_steps"):
+        return []
+    return [
+        f"repair_azure: found no {', '.join(missing)}; allowed with repair_azure_steps: both, here or in azure_cluster"
+    ]
+
+
 _OWN: dict[str, Callable[[Values], list[str]]] = {
     "enroot": enroot_checks.problems,
     "health": _health,
     "nccl": _nccl,
     "nfs": storage_checks.problems,
     "pyxis": _pyxis,
+    "repair": _repair,
     "scratch": storage_checks.problems,
     "users": _users,
     "validate": _validate,

@@ -11,7 +11,8 @@ import json
 import tarfile
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import journal, loop, plan, slurm, steps
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import AzureError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import azure, journal, loop, plan, slurm, steps
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +69,7 @@ class FakeSlurm:
         self.now = 1_790_000_000.0
         self.log: list[str] = []
         self.posts: list[t.Mapping[str, t.Any]] = []
+        self.azure_refuses = ""
         self.returned: list[str] = []
         self.calls = 0
         self.kill_at = 0  # the call that kills the program, counted from 1
@@ -258,7 +260,7 @@ class FakeSlurm:
     def repair(self, **more: t.Any) -> loop.Repair:
         """Return a program that was just started."""
         self.dead = False
-        world = steps.World(self.run, lambda: self.now, self.pause, self.post)
+        world = steps.World(self.run, lambda: self.now, self.pause, self.post, lambda _options: FakeAzure(self))
         return loop.Repair(self.settings(**more), slurm.Slurm(self.run), world, self.log.append)
 
     def go_on(self, passes: int = 12, **more: t.Any) -> None:
@@ -277,6 +279,20 @@ class FakeSlurm:
         """Return the state of the last case of a node."""
         events = journal.Journal(str(self.directory), lambda: 0.0).events()
         return journal.cases(events)[name].state
+
+
+class FakeAzure(azure.Machines):
+    """Cures the machine of a node, or refuses."""
+
+    def __init__(self, cluster: FakeSlurm) -> None:
+        self._cluster = cluster
+
+    def do(self, step: str, host: str, seconds: float) -> str:
+        if self._cluster.azure_refuses:
+            raise AzureError(self._cluster.azure_refuses)
+        environment = {"GPUCLUSTER_NODE": host, "GPUCLUSTER_STEP": step}
+        self._cluster._command([], environment)
+        return f"/machines/{host}"
 
 
 def packed(files: t.Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import journal, loop, plan, slurm
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import azure, journal, loop, plan, slurm
 from ansible_collections.hpcai.gpucluster.tests.unit.support.repair_cluster import FAULT, FakeSlurm
 
 if t.TYPE_CHECKING:
@@ -56,6 +56,48 @@ def test_a_sick_node_is_captured_repaired_validated_and_returned(
     assert cluster.state("gpu1") == journal.RETURNED
     assert in_service(cluster, "gpu1")
     assert in_service(cluster, "gpu2")
+
+
+AZURE = dict.fromkeys(azure.OPTIONS, "")
+
+
+@pytest.mark.parametrize("step", azure.STEPS)
+def test_azure_moves_a_machine_or_installs_it_again(cluster: FakeSlurm, step: str) -> None:
+    rules = [{"check": "gpu_count", "steps": ["reboot", step, "replace"], "category": "M", "source": "s"}]
+    cluster.sicken("gpu1", step)
+
+    cluster.go_on(azure={**AZURE, "steps": [step]}, rules=rules)
+
+    assert [line for line in cluster.log if line in ("reboot gpu1", f"{step} gpu1", "replace gpu1")] == [
+        "reboot gpu1",
+        f"{step} gpu1",
+    ]
+    assert cluster.state("gpu1") == journal.RETURNED
+
+
+def test_a_step_that_azure_may_not_take_is_skipped_and_a_command_comes_first(cluster: FakeSlurm) -> None:
+    rules = [{"check": "gpu_count", "steps": ["redeploy", "reimage"], "category": "M", "source": "s"}]
+    cluster.sicken("gpu1", "nothing")
+    cluster.azure_refuses = "403 AuthorizationFailed"
+
+    cluster.go_on(azure={**AZURE, "steps": ["redeploy"]}, rules=rules, commands={"redeploy": ["move"]})
+
+    assert "redeploy gpu1" in cluster.log
+    assert "reimage gpu1" not in cluster.log
+
+
+def test_a_refusal_of_azure_is_a_failed_step(cluster: FakeSlurm) -> None:
+    rules = [{"check": "gpu_count", "steps": ["redeploy", "replace"], "category": "M", "source": "s"}]
+    cluster.sicken("gpu1", "replace")
+    cluster.azure_refuses = "POST: 403 AuthorizationFailed"
+
+    cluster.go_on(azure={**AZURE, "steps": ["redeploy"]}, rules=rules)
+
+    (case,) = cluster.repair().cases().values()
+    assert [(one.step, one.ok, one.text) for one in case.tried if one.step == "redeploy"] == [
+        ("redeploy", False, "POST: 403 AuthorizationFailed")
+    ]
+    assert cluster.state("gpu1") == journal.RETURNED
 
 
 def test_the_archive_has_what_the_node_and_the_controller_know(cluster: FakeSlurm, tmp_path: Path) -> None:

@@ -31,6 +31,16 @@ ALICE = {"name": "alice", "uid": 2001, "groups": ["dev", "video"]}
         ("nfs", {"nfs_threads": "many"}, "nfs_threads: found 'many'; allowed: a whole number"),
         ("pyxis", {"pyxis_options": {"container_scope": "node"}, "pyxis_version": "0.24.0"}, "job or global; every"),
         ("pyxis", {"pyxis_options": "container_scope=job"}, "pyxis_options: found"),
+        (
+            "repair",
+            {"repair_azure_steps": ["redeploy"]},
+            "found no subscription_id, resource_group; allowed",
+        ),
+        (
+            "repair",
+            {"repair_azure_steps": ["redeploy"], "repair_azure": {"subscription_id": "x"}},
+            "repair_azure: found no resource_group",
+        ),
         ("scratch", {"scratch_wipe": ["/dev/sda"]}, "scratch_wipe: /dev/sda is not among scratch_devices"),
         ("slurm", {"slurm_config": {"ClusterName": "x"}}, "slurm_cluster_name sets this one"),
         ("users", {"users_accounts": [{"name": "alice", "uid": 1}]}, "users_accounts[0] (alice): uid"),
@@ -52,6 +62,9 @@ def test_the_providers_of_health_have_what_they_need() -> None:
     checksum = f"sha256:{'0' * 64}"
 
     assert roles.problems("health", {"health_provider": "builtin", "health_nhc_lines": []}) == []
+    assert roles.problems("repair", {"repair_azure_steps": [], "repair_azure": {"subscription_id": ""}}) == []
+    place = {"subscription_id": "x", "resource_group": "y"}
+    assert roles.problems("repair", {"repair_azure_steps": ["redeploy"], "repair_azure": place}) == []
     assert roles.problems("health", {"health_provider": "nhc", "health_nhc_source_checksum": checksum}) == []
 
 
