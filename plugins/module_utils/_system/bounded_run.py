@@ -173,5 +173,10 @@ def _memory(name: str) -> t.IO[bytes]:
 
 
 def _text(handle: t.IO[bytes]) -> str:
-    handle.seek(0)
-    return handle.read().decode("utf-8", "replace")
+    """
+    Return what was printed, without a move of the position in the file.
+
+    A killed process may still end its last write. It shares the position, so it would write over the beginning.
+    """
+    size = os.fstat(handle.fileno()).st_size
+    return os.pread(handle.fileno(), size, 0).decode("utf-8", "replace")

@@ -39,7 +39,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_azure_machine": set(),
     "_azure_expiry": {"_azure_machine", "_system"},
     "_elastic": {"_azure_machine", "_system"},
-    "_repair": {"_health", "_system"},
+    "_repair": {"_azure_machine", "_health", "_system"},
     "_backup": {"_system"},
     "_firewall": {"_system"},
     "_motd": {"_system"},
@@ -61,7 +61,10 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_slurm": {"_catalogue", "module_utils._hardware", "module_utils._slurm", "module_utils._system"},
     "_inputs": {
         *("_catalogue", "_health", "_slurm", "_validation"),
-        *(f"module_utils.{name}" for name in ("_accounts", "_enroot", "_firewall", "_nccl", "_slurm", "_system")),
+        *(
+            f"module_utils.{name}"
+            for name in ("_accounts", "_enroot", "_firewall", "_nccl", "_slurm", "_storage", "_system")
+        ),
     },
     "_training": {"_catalogue", "module_utils._training"},
     "_validation": {

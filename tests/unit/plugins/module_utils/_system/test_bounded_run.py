@@ -12,6 +12,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import (
     CommandMissing,
     CommandTimeout,
@@ -60,6 +61,15 @@ def test_a_flood_is_ended_and_said() -> None:
         Started(["sh", "-c", "echo begun; cat /dev/zero"]).wait(30, 1000)
 
     assert caught.value.said.out.startswith("begun\n")
+
+
+def test_the_position_of_a_process_that_still_writes_stays() -> None:
+    handle = bounded_run._memory("out")
+    os.write(handle.fileno(), b"begun\n")
+    os.lseek(handle.fileno(), 2, os.SEEK_SET)
+
+    assert bounded_run._text(handle) == "begun\n"
+    assert os.lseek(handle.fileno(), 0, os.SEEK_CUR) == 2
 
 
 def test_no_file_system_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
