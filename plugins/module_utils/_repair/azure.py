@@ -28,7 +28,6 @@ if t.TYPE_CHECKING:
 
     Body = dict[str, t.Any]
 
-STEPS = ("redeploy", "reimage")
 OPTIONS = ("subscription_id", "resource_group", "steps", "client_id", "resource_manager", "metadata")
 _COMPUTE = {"api-version": "2025-04-01"}
 _NETWORK = {"api-version": "2025-05-01"}

@@ -28,6 +28,7 @@ if t.TYPE_CHECKING:
 GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/hpc-rg"
 SET = f"{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/hpc"
 VM = f"{GROUP}/providers/Microsoft.Compute/virtualMachines/"
+STEPS = ("redeploy", "reimage")
 OPTIONS = {"subscription_id": SUBSCRIPTION, "resource_group": "hpc-rg"}
 
 
@@ -87,7 +88,7 @@ def a_vm(service: Service) -> str:
     return str(service.direct.state.subscriptions[0].machines[1]["id"])
 
 
-@pytest.mark.parametrize("step", azure.STEPS)
+@pytest.mark.parametrize("step", STEPS)
 def test_an_instance_of_a_scale_set_is_named_to_its_set(step: str) -> None:
     service = Service()
     found = {"gpu2": {address(service, f"{SET}/virtualMachines/1")}}
@@ -96,7 +97,7 @@ def test_an_instance_of_a_scale_set_is_named_to_its_set(step: str) -> None:
     assert service.posts == [f'{SET}/{step} {{"instanceIds": ["1"]}}']
 
 
-@pytest.mark.parametrize("step", azure.STEPS)
+@pytest.mark.parametrize("step", STEPS)
 def test_a_virtual_machine_has_its_own_request(step: str) -> None:
     service = Service()
     machine = a_vm(service)

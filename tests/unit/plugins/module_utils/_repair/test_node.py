@@ -157,7 +157,9 @@ def test_the_configuration_is_read() -> None:
     assert cli.read_settings(_configuration(), "act").mode == "act"
 
 
-@pytest.mark.parametrize("more", [{"mode": "repair"}, {"max_nodes": "x"}, {"rules": [{}]}, {"colour": "red"}])
+@pytest.mark.parametrize(
+    "more", [{"mode": "repair"}, {"max_nodes": "x"}, {"rules": [{}]}, {"colour": "red"}, {"azure": {"steps": []}}]
+)
 def test_a_wrong_configuration_is_refused(more: dict[str, t.Any]) -> None:
     with pytest.raises(plan.SettingsError):
         cli.read_settings(_configuration(**more))
