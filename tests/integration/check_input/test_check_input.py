@@ -182,6 +182,14 @@ CASES = {
         r"nfs_mounts: found '/home'; allowed: a list \(gpu2,head\)",
     ),
     "scratch space over the system": (_storage(scratch_path="/usr"), "scratch_path: /usr belongs to the system"),
+    "a quota without a unit": (
+        _storage(nfs_volumes=[{"name": "home", "path": "/home", "devices": ["/dev/sdb"], "quotas": {"alice": "2TB"}}]),
+        "nfs_volumes.0..quotas.alice: '2TB' is not a whole number with K, M, G, T or P",
+    ),
+    "steps of Azure without a place": (
+        _inventory(gpucluster_repair="present", repair_azure_steps=["redeploy"]),
+        "repair_azure: found no subscription_id, resource_group; allowed with repair_azure_steps: both",
+    ),
     "a disk to wipe that is not used": (_storage(scratch_wipe=["/dev/sdb"]), "scratch_wipe: /dev/sdb is not among"),
     "a wrong type": (_inventory(slurm_user_uid="many"), "slurm_user_uid"),
 }
