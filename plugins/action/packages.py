@@ -1,0 +1,29 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action of the module packages."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._once.shared import EvaluatedOnce
+
+
+class ActionModule(EvaluatedOnce, ActionBase):
+    """Ask the managed node what is missing, and run apt for it."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Return the result of apt with what was missing, or that nothing was."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        found = self._execute_module("hpcai.gpucluster.packages", arguments, task_vars=task_vars)
+        if found.get("missing"):
+            # Arguments without a value are those of apt.
+            given = {key: value for key, value in arguments.items() if value is not None}
+            apt = {"install_recommends": False, "update_cache_retries": 2, **given}
+            result.update(self._execute_module("ansible.builtin.apt", apt, task_vars=task_vars))
+            return {**result, "missing": found["missing"]}
+        return {**result, **found}
