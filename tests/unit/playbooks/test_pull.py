@@ -112,7 +112,7 @@ def test_a_pulled_node_does_nothing_on_another_machine() -> None:
 
 
 def test_a_pulled_node_does_not_write_the_configuration_of_the_controllers() -> None:
-    plays = yaml.safe_load((ROOT / "playbooks/slurm.yml").read_text(encoding="utf-8"))
+    plays = yaml.safe_load((ROOT / "playbooks/parts/slurm.yml").read_text(encoding="utf-8"))
     tasks = [task for play in plays for task in play.get("tasks", [])]
 
     (register,) = [task for task in tasks if task["name"] == "Register the nodes of a limited run"]

@@ -20,7 +20,13 @@ import yaml
 ROOT = Path(__file__).parents[3]
 PATHS = sorted(
     path
-    for pattern in ("playbooks/*.yml", "playbooks/tasks/*.yml", "roles/*/tasks/*.yml", "roles/*/handlers/*.yml")
+    for pattern in (
+        "playbooks/*.yml",
+        "playbooks/parts/*.yml",
+        "playbooks/tasks/*.yml",
+        "roles/*/tasks/*.yml",
+        "roles/*/handlers/*.yml",
+    )
     for path in ROOT.glob(pattern)
 )
 REPEATED = re.compile(r"\w+ is succeeded")

@@ -31,7 +31,9 @@ def test_only_the_command_line_is_stronger_than_the_playbook(playbook: str) -> N
     assert set(WORDS[playbook]) <= set(first["vars"])
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted([*ROOT.glob("playbooks/*.yml"), *ROOT.glob("playbooks/parts/*.yml")]), ids=lambda path: path.stem
+)
 def test_every_short_word_of_a_playbook_is_known_here(path: Path) -> None:
     used = set(re.findall(r"-e '?([a-z]+)=", path.read_text(encoding="utf-8")))
 

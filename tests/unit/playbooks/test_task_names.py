@@ -18,7 +18,13 @@ if t.TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 PATHS = sorted(
     path
-    for pattern in ("playbooks/*.yml", "playbooks/tasks/*.yml", "roles/*/tasks/*.yml", "roles/*/handlers/*.yml")
+    for pattern in (
+        "playbooks/*.yml",
+        "playbooks/parts/*.yml",
+        "playbooks/tasks/*.yml",
+        "roles/*/tasks/*.yml",
+        "roles/*/handlers/*.yml",
+    )
     for path in ROOT.glob(pattern)
 )
 LONGEST = 72

@@ -18,7 +18,7 @@ PLUGINS = sorted((ROOT / "plugins").rglob("*.py"))
 UNBOUNDED = {"check_input", "groups", "lab_up", "lab_down", "lab_fault", "check", "validate", "pinning"}
 PLAYS = [
     pytest.param(play, id=f"{path.stem}: {play['name']}")
-    for path in sorted((ROOT / "playbooks").glob("*.yml"))
+    for path in sorted([*ROOT.glob("playbooks/*.yml"), *ROOT.glob("playbooks/parts/*.yml")])
     if path.stem not in UNBOUNDED
     for play in yaml.safe_load(path.read_text(encoding="utf-8"))
     if "hosts" in play

@@ -15,6 +15,7 @@ import yaml
 from ansible_collections.hpcai.gpucluster.tests.unit.support.role_values import role_values
 
 ROOT = Path(__file__).parents[3]
+PLAYBOOKS = sorted([*ROOT.glob("playbooks/*.yml"), *ROOT.glob("playbooks/parts/*.yml")])
 PROXY = {"http": "http://proxy:3128", "no_proxy": ["mirror", ".example.com"]}
 LOGIN = {"https": "http://me:secret@proxy:3128"}
 CASES: dict[str, dict[str, t.Any]] = {
@@ -77,7 +78,7 @@ def test_the_engine_reads_the_proxy_from_a_file_of_root(tmp_path: Path) -> None:
     assert 'HTTPS_PROXY="http://me:secret@proxy:3128"\n' in secret["content"]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
 def test_a_play_that_installs_something_gives_its_programs_the_proxy(path: Path) -> None:
     if path.stem in WITHOUT:
         return

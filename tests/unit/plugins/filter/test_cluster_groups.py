@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,29 @@ def test_what_is_no_mapping_is_refused() -> None:
 def test_plays_name_groups_and_the_older_names_are_mapped_first(path: Path) -> None:
     plays = yaml.safe_load(path.read_text(encoding="utf-8"))
     hosts = " ".join(str(play.get("hosts", "")) for play in plays)
+    parts = [play for play in plays if str(play.get("ansible.builtin.import_playbook")).startswith("parts/")]
 
     assert "~" not in hosts, "a group, not a regular expression"
     # check_input.yml imports bundle_install.yml. Alone it has no machines, because nobody has opened a bundle.
-    if path.stem not in ("bundle_install", "groups") and ("slurm_" in hosts or "nfs_" in hosts):
+    if path.stem not in ("bundle_install", "groups") and (parts or "slurm_" in hosts or "nfs_" in hosts):
         first = plays[0].get("ansible.builtin.import_playbook")
         assert first in ("groups.yml", "check_input.yml"), "a run of this playbook alone has to know older group names"
+
+
+def test_each_part_of_the_site_runs_alone_after_the_same_checks() -> None:
+    parts = {f"parts/{path.name}" for path in PLAYBOOKS[0].parent.glob("parts/*.yml")}
+    imported = {
+        path.name: [str(play.get("ansible.builtin.import_playbook")) for play in _plays(path)] for path in PLAYBOOKS
+    }
+
+    assert parts <= set(imported["site.yml"])
+    for part in parts:
+        assert part in imported[part.removeprefix("parts/")]
+    # What site.yml checks once, each part that changes Slurm's machines checks when it runs alone.
+    assert imported["site.yml"][:2] == ["check_input.yml", "slurm_owner.yml"]
+    for name in ("users.yml", "containers.yml", "slurm.yml"):
+        assert imported[name][:2] == ["check_input.yml", "slurm_owner.yml"]
+
+
+def _plays(path: Path) -> list[dict[str, t.Any]]:
+    return list(yaml.safe_load(path.read_text(encoding="utf-8")))

@@ -48,7 +48,7 @@ FOLLOWS: list[tuple[str, t.Any, str, dict[str, t.Any]]] = [
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, t.Any]:
-    *_groups, play = yaml.safe_load((ROOT / "playbooks/health.yml").read_text(encoding="utf-8"))
+    (play,) = yaml.safe_load((ROOT / "playbooks/parts/health.yml").read_text(encoding="utf-8"))
     passed_on = {"health_hardware": machines.record(SIZE), **play["tasks"][0]["vars"]}
     cases = {str(number): {**passed_on, row[0]: row[1]} for number, row in enumerate(FOLLOWS)}
     cases |= {"untold": passed_on, "hardware": {**passed_on, "nccl_hardware": MACHINE}}
@@ -78,7 +78,7 @@ def test_health_takes_the_hardware_that_nccl_takes(found: dict[str, t.Any]) -> N
 
 
 def test_every_input_is_passed_on_and_tried() -> None:
-    *_groups, play = yaml.safe_load((ROOT / "playbooks/health.yml").read_text(encoding="utf-8"))
+    (play,) = yaml.safe_load((ROOT / "playbooks/parts/health.yml").read_text(encoding="utf-8"))
 
     assert play["tasks"][0]["vars"]["health_inputs"] == {
         name: "{{ " + name + " | default(none) }}" for name in expectations.INPUTS
