@@ -13,17 +13,17 @@ from pathlib import Path
 from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible.utils.hashing import checksum
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._once.shared import EvaluatedOnce
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs.other_action import run_action
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import copied, zipapp
 
 
 class ActionModule(EvaluatedOnce, ActionBase):
     """Build a program on the control node, and copy it to the managed node with the files that it needs."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Return the result of the module copy, and that of file_set if there are files."""
+        """Return the result of the modules copy and file_set; the latter alone if the node has the program."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         spec = {
             "entry": {"type": "str", "required": True},
@@ -36,16 +36,9 @@ class ActionModule(EvaluatedOnce, ActionBase):
             source = built(arguments["entry"], arguments["interpreter"], Path(arguments["dest"]).name)
         except zipapp.BuildError as exc:
             raise AnsibleError(str(exc)) from exc
-        result.update(self._copy(str(source), arguments["dest"], task_vars))
-        if arguments["files"] and not result.get("failed"):
-            module = "hpcai.gpucluster.file_set"
-            written = self._execute_module(module, {"files": arguments["files"]}, task_vars=task_vars)
-            result = merged(result, written)
-        return result
-
-    def _copy(self, source: str, dest: str, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
-        arguments = {"src": source, "dest": dest, "owner": "root", "group": "root", "mode": "0755"}
-        return run_action(self, "ansible.legacy.copy", arguments, task_vars)
+        copy = copied.Copy(str(source), arguments["dest"], "0755")
+        result.update(copied.write(self, [copy], {"files": arguments["files"]}, task_vars))
+        return {**result, "checksum": checksum(copy.src), "dest": copy.dest}
 
 
 def built(entry: str, interpreter: str, name: str) -> Path:
@@ -63,19 +56,3 @@ def built(entry: str, interpreter: str, name: str) -> Path:
             partial.write(program)
         Path(partial.name).replace(source)
     return source
-
-
-def merged(copied: dict[str, t.Any], written: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return the result of both steps; a failure of the second one fails the task."""
-    diff = [*_differences(copied), *_differences(written)]
-    return {
-        **copied,
-        **written,
-        "changed": bool(copied.get("changed") or written.get("changed")),
-        **({"diff": diff} if diff else {}),
-    }
-
-
-def _differences(result: dict[str, t.Any]) -> list[t.Any]:
-    found = result.get("diff") or []
-    return found if isinstance(found, list) else [found]

@@ -38,8 +38,16 @@ options:
         type: str
         required: true
       content:
-        description: Content of the file. Required if O(files[].state=present).
+        description: Content of the file. Required if O(files[].state=present), unless O(files[].src) is set.
         type: str
+      src:
+        description:
+          - Absolute path of a file of the control node with the content, which may be binary. M(ansible.builtin.copy)
+            copies it if the checksum on the managed node differs.
+          - Such files are in place before the others are written.
+          - Only O(files[].path) and O(files[].mode) can be set with it.
+        type: path
+        version_added: 0.3.0
       mode:
         description: Permissions as four octal digits.
         type: str
@@ -63,6 +71,27 @@ options:
         type: str
         choices: [present, absent]
         default: present
+  requires:
+    description:
+      - Files that must be there before anything is written. If one of them differs, the module writes nothing and
+        returns it in RV(lacking). The action sets it for files with O(files[].src).
+    type: list
+    elements: dict
+    default: []
+    version_added: 0.3.0
+    suboptions:
+      path:
+        description: Absolute path of a regular file.
+        type: str
+        required: true
+      sha1:
+        description: SHA-1 checksum of the file, as M(ansible.builtin.copy) compares it.
+        type: str
+        required: true
+      mode:
+        description: Permissions as four octal digits.
+        type: str
+        required: true
   owner:
     description: User name or UID that owns the files.
     type: str
@@ -120,9 +149,16 @@ files:
   type: list
   elements: str
   sample: [/etc/slurm/prolog.d/50-hello]
+lacking:
+  description: Paths of O(requires) that are missing or different. Nothing was written then.
+  returned: success
+  type: list
+  elements: str
+  sample: [/usr/local/bin/gpucluster-check]
 """
 
 import grp
+import hashlib
 import os
 import pwd
 import shutil
@@ -154,6 +190,19 @@ def look(path: str) -> file_set.Found | None:
             return file_set.Found(stream.read(), status.st_mode & 0o7777, status.st_uid, status.st_gid)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def lacks(one: dict[str, t.Any], uid: int, gid: int) -> bool:
+    """Return whether a required file is missing or different."""
+    try:
+        status = os.lstat(one["path"])
+        if not stat.S_ISREG(status.st_mode):
+            return True
+        content = Path(one["path"]).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    owned = (status.st_mode & 0o7777, status.st_uid, status.st_gid) == (int(one["mode"], 8), uid, gid)
+    return not owned or hashlib.sha1(content, usedforsecurity=False).hexdigest() != one["sha1"]
 
 
 def foreign(one: dict[str, t.Any]) -> bool:
@@ -207,14 +256,17 @@ def main() -> None:
     file_options = {
         "path": {"type": "str", "required": True},
         "content": {"type": "str"},
+        "src": {"type": "path"},
         "mode": {"type": "str", "default": "0644"},
         "marker": {"type": "str"},
         "containing": {"type": "str"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     }
+    required_options = {name: {"type": "str", "required": True} for name in ("path", "sha1", "mode")}
     module = AnsibleModule(
         argument_spec={
             "files": {"type": "list", "elements": "dict", "required": True, "options": file_options},
+            "requires": {"type": "list", "elements": "dict", "default": [], "options": required_options},
             "owner": {"type": "str", "default": "root"},
             "group": {"type": "str", "default": "root"},
             "backup": {"type": "bool", "default": False},
@@ -227,13 +279,16 @@ def main() -> None:
         module.fail_json(msg="; ".join(faults))
     try:
         uid, gid = identifier(module.params["owner"], "user"), identifier(module.params["group"], "group")
+        lacking = [one["path"] for one in module.params["requires"] if lacks(one, uid, gid)]
+        if lacking:
+            module.exit_json(changed=False, files=[], lacking=lacking)
         changes = file_set.plan(wanted(module.params["files"], uid, gid), look)
         for change in [] if module.check_mode else changes:
             apply(module, change)
     except (OSError, KeyError) as exc:
         module.fail_json(msg=f"cannot bring the files to their state: {exc}")
     shown = {"diff": file_set.diff(changes)} if module._diff else {}
-    module.exit_json(changed=bool(changes), files=[change.wanted.path for change in changes], **shown)
+    module.exit_json(changed=bool(changes), files=[change.wanted.path for change in changes], lacking=[], **shown)
 
 
 if __name__ == "__main__":

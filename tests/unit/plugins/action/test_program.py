@@ -13,7 +13,7 @@ from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import action_loader
 
-from ansible_collections.hpcai.gpucluster.plugins.action.program import ActionModule, merged
+from ansible_collections.hpcai.gpucluster.plugins.action.program import ActionModule
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
 
 
@@ -54,6 +54,29 @@ def copy(monkeypatch: pytest.MonkeyPatch) -> Copy:
     return stand_in
 
 
+class Node:
+    """Stands for file_set on a managed node, which lacks the program unless a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.answers: list[dict[str, t.Any]] = []
+        self.asked: list[dict[str, t.Any]] = []
+
+    def execute(
+        self, _action: t.Any, module: str, arguments: dict[str, t.Any], task_vars: t.Any = None
+    ) -> dict[str, t.Any]:
+        assert module == "hpcai.gpucluster.file_set"
+        self.asked.append(arguments)
+        lacking = [one["path"] for one in arguments.get("requires", [])]
+        return self.answers.pop(0) if self.answers else {"changed": False, "lacking": lacking}
+
+
+@pytest.fixture(autouse=True)
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    stand_in = Node()
+    monkeypatch.setattr(ActionModule, "_execute_module", lambda *args, **kinds: stand_in.execute(*args, **kinds))
+    return stand_in
+
+
 def install(**args: t.Any) -> dict[str, t.Any]:
     nothing: t.Any = None
     task: t.Any = Task(args)
@@ -71,7 +94,6 @@ def test_copy_brings_the_program_to_the_node(copy: Copy) -> None:
     result = install(entry="_health.cli", dest="/usr/local/bin/gpucluster-check", interpreter="/opt/python")
 
     assert result["changed"] is True
-    assert result["checksum"] == "known"
     assert copy.content == zipapp.build("_health.cli", "/opt/python")
     assert Path(copy.args.pop("src")).name == "gpucluster-check"
     assert copy.args == {
@@ -99,26 +121,27 @@ def test_a_program_is_built_once_in_a_run(copy: Copy, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("changed", [True, False])
-def test_its_files_are_written_after_it(copy: Copy, monkeypatch: pytest.MonkeyPatch, changed: bool) -> None:
-    called: list[t.Any] = []
-
-    def execute(_self: t.Any, module: str, arguments: dict[str, t.Any], **_others: t.Any) -> dict[str, t.Any]:
-        called.append((module, arguments, bool(copy.content)))
-        return {"changed": changed, "files": ["/etc/x"], "diff": [{"after": "x"}]}
-
-    monkeypatch.setattr(ActionModule, "_execute_module", execute)
+def test_its_files_are_written_after_it(copy: Copy, node: Node, changed: bool) -> None:
+    node.answers = [{"changed": False, "lacking": ["/usr/local/bin/x"]}, {"changed": changed, "files": ["/etc/x"]}]
     files = [{"path": "/etc/x", "content": "x"}]
 
     result = install(entry="_health.cli", dest="/usr/local/bin/x", files=files)
 
-    assert called == [("hpcai.gpucluster.file_set", {"files": files}, True)]
-    assert (result["changed"], result["checksum"], result["diff"]) == (True, "known", [{"after": "x"}])
+    assert [bool(arguments.get("requires")) for arguments in node.asked] == [True, False]
+    assert [arguments["files"] for arguments in node.asked] == [files, files]
+    assert copy.content
+    assert (result["changed"], result["dest"]) == (True, "/usr/local/bin/x")
 
 
-def test_a_failure_of_its_files_fails_the_task() -> None:
-    result = merged({"changed": True, "diff": {"after": "y"}}, {"failed": True, "msg": "full"})
+def test_a_program_that_is_there_is_not_copied(copy: Copy, node: Node) -> None:
+    node.answers = [{"changed": True, "files": ["/etc/x"], "lacking": []}]
 
-    assert result == {"failed": True, "msg": "full", "changed": True, "diff": [{"after": "y"}]}
+    result = install(entry="_health.cli", dest="/usr/local/bin/x", files=[{"path": "/etc/x", "content": "x"}])
+
+    assert not copy.content
+    assert (result["changed"], result["files"]) == (True, ["/etc/x"])
+    (required,) = node.asked[0]["requires"]
+    assert required == {"path": "/usr/local/bin/x", "sha1": result["checksum"], "mode": "0755"}
 
 
 def test_a_program_that_there_is_not_is_refused() -> None:
