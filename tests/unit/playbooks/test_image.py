@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tarfile
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,9 @@ def _archive(root: Path, target: Path) -> Path:
     subprocess.run([SCRIPT, target, root], check=True, capture_output=True, text=True, timeout=60)
     copy = target.parent / "copy"
     with tarfile.open(target) as opened:
-        opened.extractall(copy, filter="tar")
+        # Python 3.11.2 of Debian 12 has no filters.
+        kinds: dict[str, t.Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
+        opened.extractall(copy, **kinds)
     return copy
 
 
