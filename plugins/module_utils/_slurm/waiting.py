@@ -53,8 +53,8 @@ def nodes(run: Runner, names: Sequence[str]) -> Found:
     code, out, err = run(["sinfo", "--all", "--Node", "--noheader", f"--format={slurm_nodes.FORMAT}"])
     known = {node.name: (node.registered, node.condition) for node in slurm_nodes.parse(out)} if code == 0 else {}
     states = {name: known.get(name, (False, "")) for name in names}
-    # Slurm shows such a node as idle, and a job on it hangs.
-    states.update(_unresolved(run, [name for name, (registered, _state) in states.items() if registered]))
+    # Slurm shows such a node as idle for a while, and a job on it hangs.
+    states.update(_unresolved(run, names) if code == 0 else {})
     reached = all(registered for registered, _state in states.values())
     return Found(reached, (err or out).strip() if code else "", states, missing=code == bounded_run.MISSING)
 

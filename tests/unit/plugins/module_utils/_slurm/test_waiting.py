@@ -191,6 +191,13 @@ def test_an_idle_node_whose_name_the_controller_does_not_know_takes_no_jobs(
     assert waiting.resolved(run, ["gpu1", "gpu2"]).reached is reached
 
 
+@pytest.mark.parametrize("state", ["idle*", ""])
+def test_the_reason_is_named_also_before_slurmd_registers_and_after_it_was_not_reached(state: str) -> None:
+    run = controllers(line("gpu2", state) if state else "", "gpu2|0\n", set())
+
+    assert "cannot resolve the name gpu2" in waiting.nodes(run, ["gpu2"]).nodes["gpu2"][1]
+
+
 def test_a_name_is_asked_for_only_where_slurmctld_has_no_address() -> None:
     calls: list[str] = []
 
