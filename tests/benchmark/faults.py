@@ -1,9 +1,11 @@
 """
 Run site.yml for many nodes, some of which are unreachable, hang, fail or flap, and interrupt it.
 
-Usage: tests/benchmark/faults.py [-n 200]
+Usage: tests/benchmark/faults.py [-n 200] [--seed 22]
 Healthy nodes are those of fleet.py. A node that is unreachable or hangs has the real ssh client: nothing listens at its
 port, or something that accepts the connection and never answers. A flapping node loses its connection once.
+In a run of its own, a module hangs on a node that answers. These nodes have nothing to change: interrupted.py
+interrupts runs that change machines.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ PLANTED = {"unreachable": 10, "hangs": 5, "fails": 3, "flaps": 1}
 # Exit status of ansible-playbook if hosts failed or were unreachable; the last play decides which.
 STATUS = (2, 4)
 MORE_SECONDS = 120
+# Time limit of a task in the run with a module that hangs.
+TASK_SECONDS = 60
 
 
 class Outcome(t.NamedTuple):
@@ -70,14 +74,18 @@ def silent() -> t.Iterator[int]:
         yield server.getsockname()[1]
 
 
-def run(folder: Path, document: dict[str, t.Any], faults: dict[str, str], interrupt: float = 0) -> Outcome:
-    """Run site.yml; after so many seconds, interrupt it."""
+def run(
+    folder: Path, document: dict[str, t.Any], faults: dict[str, str], interrupt: float = 0, limit: int = 1800
+) -> Outcome:
+    """Run site.yml, in which no task takes longer than the limit; after so many seconds, interrupt it."""
     source, output = folder / "faults.json", folder / "output"
     source.write_text(json.dumps(document), encoding="utf-8")
     os.environ["FLEET_FAULTS"] = json.dumps(faults)
     begin = time.monotonic()
     with output.open("w") as stream:
-        process = fleet.start(source, ["site.yml"], folder / "tasks.json", stream)
+        process = fleet.start(
+            source, ["site.yml", "-e", f"gpucluster_task_seconds={limit}"], folder / "tasks.json", stream
+        )
         if interrupt:
             time.sleep(interrupt)
             process.send_signal(signal.SIGINT)
@@ -106,10 +114,10 @@ def judge(found: Outcome, clean: Outcome, faults: dict[str, str]) -> list[str]:
     return wrong
 
 
-def interrupted(folder: Path, document: dict[str, t.Any], seconds: float, count: int) -> None:
+def interrupted(folder: Path, document: dict[str, t.Any], seconds: float, count: int, dice: random.Random) -> None:
     """Interrupt so many runs at random points."""
     for _number in range(count):
-        after = random.uniform(5, seconds)
+        after = dice.uniform(5, seconds)
         stopped = run(folder, document, {}, interrupt=after)
         print(f"interrupted after {after:.0f} s: status {stopped.status}", flush=True)
 
@@ -119,7 +127,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--nodes", type=int, default=200)
     parser.add_argument("--interruptions", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
     faults = plant(options.nodes)
     with tempfile.TemporaryDirectory() as name, silent() as port:
         folder = Path(name)
@@ -129,10 +139,14 @@ def main() -> int:
         print(f"without faults: {clean.seconds:.0f} s, status {clean.status}", flush=True)
         found = run(folder, inventory(options.nodes, folder, faults, port), faults)
         print(f"with faults: {found.seconds:.0f} s, status {found.status}, {len(found.named)} named", flush=True)
-        interrupted(folder, healthy, clean.seconds, options.interruptions)
+        stuck = run(folder, healthy, {"gpu3": "stuck"}, limit=TASK_SECONDS)
+        print(
+            f"with a module that hangs: {stuck.seconds:.0f} s, status {stuck.status}, {stuck.named} named", flush=True
+        )
+        interrupted(folder, healthy, clean.seconds, options.interruptions, random.Random(options.seed))
         again = run(folder, healthy, {})
         print(f"next run: {again.seconds:.0f} s, status {again.status}, unfinished {sorted(again.named)}")
-        wrong = judge(found, clean, faults)
+        wrong = judge(found, clean, faults) + judge(stuck, clean, {"gpu3": "stuck"})
         if again.status or again.named:
             wrong.append("the next run did not finish all nodes")
     for line in wrong:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import re
 import sys
 import typing as t
@@ -44,6 +45,11 @@ def fleet() -> t.Any:
 def faults(monkeypatch: pytest.MonkeyPatch) -> t.Any:
     monkeypatch.syspath_prepend(str(ROOT / "tests/benchmark"))
     return loaded(ROOT / "tests/benchmark/faults.py")
+
+
+@pytest.fixture
+def interrupted() -> t.Any:
+    return loaded(ROOT / "tests/benchmark/interrupted.py")
 
 
 def events(tasks: dict[str, int], changed: bool = False) -> list[dict[str, t.Any]]:
@@ -202,3 +208,46 @@ def test_scaled_answers_have_as_many_nodes_as_asked_for(metrics: t.Any) -> None:
     found = metrics.measure(lambda args: (0, answers[args[0]], ""), {}, lambda: 0.0)
 
     assert (found["nodes"], found["jobs"], metrics.faults(found)) == (10, 40, [])
+
+
+def test_each_part_of_a_run_is_interrupted_once_and_a_seed_repeats_it(interrupted: t.Any) -> None:
+    for seed in range(50):
+        found = interrupted.points(random.Random(seed), 5)
+
+        assert [(point.task - 1) * 5 // interrupted.TASKS for point in found] == [0, 1, 2, 3, 4]
+        assert found == interrupted.points(random.Random(seed), 5)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "next_run", "after", "names", "words"),
+    [
+        ((-9, {}), (0, {"gpu1": 7}), (0, {"gpu1": 0}), ["gpu1", "gpu2"], []),
+        ((0, {"gpu1": 7}), (0, {"gpu1": 0}), (0, {"gpu1": 0}), ["gpu1", "gpu2"], ["the run was at its end"]),
+        ((-9, {}), (2, {"gpu1": 7}), (0, {"gpu1": 0}), ["gpu1", "gpu2"], ["next run: status 2"]),
+        (
+            (-9, {}),
+            (0, {"gpu1": 7}),
+            (0, {"gpu1": 1}),
+            ["gpu1", "gpu2"],
+            ["changed {'gpu1': 1}"],
+        ),
+        ((-9, {}), (0, {"gpu1": 7}), (0, {"gpu1": 0}), ["gpu1"], ["no job of alice"]),
+    ],
+)
+def test_what_follows_an_interruption_is_judged(
+    interrupted: t.Any,
+    monkeypatch: pytest.MonkeyPatch,
+    stopped: tuple[int, dict[str, int]],
+    next_run: tuple[int, dict[str, int]],
+    after: tuple[int, dict[str, int]],
+    names: list[str],
+    words: list[str],
+) -> None:
+    outcomes = [interrupted.Outcome(status, 1, "Task", changed) for status, changed in (stopped, next_run, after)]
+    monkeypatch.setattr(interrupted, "run", lambda *_arguments: outcomes.pop(0))
+    monkeypatch.setattr(interrupted, "job", lambda _user: names)
+
+    wrong = interrupted.phase("first run", [], "alice", interrupted.points(random.Random(1), 1))
+
+    assert len(wrong) == len(words)
+    assert all(word in line for word, line in zip(words, wrong))

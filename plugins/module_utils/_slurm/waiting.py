@@ -21,6 +21,8 @@ if t.TYPE_CHECKING:
 # Seconds between two queries. A long wait queries the controller less often.
 _PAUSES = {60: 0.5, 600: 2.0}
 _LONGEST_PAUSE = 5.0
+# Exit status of getent for a name that is unknown.
+_NO_NAME = 2
 _JOBS = "%T|%A %j of %u, %T, %L left"
 
 
@@ -51,8 +53,34 @@ def nodes(run: Runner, names: Sequence[str]) -> Found:
     code, out, err = run(["sinfo", "--all", "--Node", "--noheader", f"--format={slurm_nodes.FORMAT}"])
     known = {node.name: (node.registered, node.condition) for node in slurm_nodes.parse(out)} if code == 0 else {}
     states = {name: known.get(name, (False, "")) for name in names}
+    # Slurm shows such a node as idle for a while, and a job on it hangs.
+    states.update(_unresolved(run, names) if code == 0 else {})
     reached = all(registered for registered, _state in states.values())
     return Found(reached, (err or out).strip() if code else "", states, missing=code == bounded_run.MISSING)
+
+
+def resolved(run: Runner, names: Sequence[str]) -> Found:
+    """Return whether the controller knows the address of each node, which need not have registered."""
+    unknown = _unresolved(run, names)
+    return Found(not unknown, nodes=unknown)
+
+
+def _unresolved(run: Runner, names: Sequence[str]) -> dict[str, tuple[bool, str]]:
+    """
+    Return the nodes that slurmctld cannot contact, with the reason.
+
+    A node whose name was unknown when slurmctld read slurm.conf has the port 0. slurmctld asks for the name again when
+    it contacts the node, so the node is well if the name is known now.
+    """
+    if not names:
+        return {}
+    code, out, _err = run(["sinfo", "--all", "--future", "--Node", "--noheader", "--Format=NodeList:|,Port:"])
+    ports = dict(line.partition("|")[::2] for line in out.splitlines()) if code == 0 else {}
+    without = [name for name in names if ports.get(name, "").strip() == "0"]
+    unknown = [name for name in without if run(["getent", "ahosts", name])[0] == _NO_NAME]
+    return {
+        name: (False, f"the controller cannot resolve the name {name}; set base_hosts, or use DNS") for name in unknown
+    }
 
 
 def jobs(run: Runner, names: Sequence[str]) -> Found:

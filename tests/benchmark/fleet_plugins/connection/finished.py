@@ -15,6 +15,7 @@ import json
 import os
 import re
 import subprocess
+import time
 import typing as t
 from pathlib import Path
 
@@ -112,11 +113,13 @@ class Connection(ConnectionBase):
         return self
 
     def _fault(self, module: str) -> dict[str, t.Any]:
-        """Return what a machine with a planted fault answers to a module: nothing, a failure, or an error of ssh."""
+        """Return what a machine with a planted fault answers to a module: a failure, an error of ssh, or never."""
         host = self.get_option("gpucluster_fleet_host")
         kind = json.loads(os.environ.get("FLEET_FAULTS", "{}")).get(host, "")
         if kind == "fails" and module.endswith(".apt"):
             return {"failed": True, "msg": "planted failure"}
+        if kind == "stuck" and module.endswith(".file_set"):
+            time.sleep(86400)  # Ansible ends the task
         gone = Path(os.environ["FLEET_TASKS"]).with_name(f"gone-{host}")
         if kind == "flaps" and module.endswith(".accounts") and not gone.exists():
             gone.touch()

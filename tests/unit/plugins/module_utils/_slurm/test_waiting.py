@@ -155,3 +155,55 @@ def test_nobody_waits_for_commands_that_are_not_installed() -> None:
     for query in (lambda: waiting.controller(run), lambda: waiting.nodes(run, ["a"]), lambda: waiting.jobs(run, [])):
         found, clock = wait(query)
         assert (found.reached, found.missing, clock.pauses) == (False, True, [])
+
+
+def controllers(states: str, ports: str, known: set[str]) -> t.Callable[[t.Sequence[str]], tuple[int, str, str]]:
+    """Return a runner on a controller that can resolve the known names."""
+
+    def run(args: t.Sequence[str]) -> tuple[int, str, str]:
+        if args[0] == "getent":
+            return (0, f"10.0.0.2 STREAM {args[2]}\n", "") if args[2] in known else (2, "", "")
+        return 0, ports if "--future" in args else states, ""
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("ports", "known", "reached"),
+    [
+        ("gpu1|6818\ngpu2|0\n", {"gpu1"}, False),
+        ("gpu1|6818\ngpu2|0\n", {"gpu1", "gpu2"}, True),  # known since slurmctld was started
+        ("gpu1|6818\ngpu2|6818\n", set(), True),  # NodeAddr
+        ("", set(), True),  # Slurm said nothing
+    ],
+)
+def test_an_idle_node_whose_name_the_controller_does_not_know_takes_no_jobs(
+    ports: str, known: set[str], reached: bool
+) -> None:
+    run = controllers(line("gpu1", "idle") + line("gpu2", "idle"), ports, known)
+
+    found = waiting.nodes(run, ["gpu1", "gpu2"])
+
+    assert found.reached is reached
+    assert found.nodes["gpu1"] == (True, "idle")
+    assert found.nodes["gpu2"][0] is reached
+    assert "cannot resolve the name gpu2" in found.nodes["gpu2"][1] or reached
+    assert waiting.resolved(run, ["gpu1", "gpu2"]).reached is reached
+
+
+@pytest.mark.parametrize("state", ["idle*", ""])
+def test_the_reason_is_named_also_before_slurmd_registers_and_after_it_was_not_reached(state: str) -> None:
+    run = controllers(line("gpu2", state) if state else "", "gpu2|0\n", set())
+
+    assert "cannot resolve the name gpu2" in waiting.nodes(run, ["gpu2"]).nodes["gpu2"][1]
+
+
+def test_a_name_is_asked_for_only_where_slurmctld_has_no_address() -> None:
+    calls: list[str] = []
+
+    def run(args: t.Sequence[str]) -> tuple[int, str, str]:
+        calls.append(args[0])
+        return 0, "gpu1|6818\ngpu2|6818\n", ""
+
+    assert waiting.resolved(run, ["gpu1", "gpu2"]).reached
+    assert calls == ["sinfo"]
