@@ -61,9 +61,7 @@ class Node:
         self.answers: list[dict[str, t.Any]] = []
         self.asked: list[dict[str, t.Any]] = []
 
-    def execute(
-        self, _action: t.Any, module: str, arguments: dict[str, t.Any], task_vars: t.Any = None
-    ) -> dict[str, t.Any]:
+    def execute(self, module: str, arguments: dict[str, t.Any], task_vars: t.Any = None) -> dict[str, t.Any]:
         assert module == "hpcai.gpucluster.file_set"
         self.asked.append(arguments)
         lacking = [one["path"] for one in arguments.get("requires", [])]
@@ -73,7 +71,7 @@ class Node:
 @pytest.fixture(autouse=True)
 def node(monkeypatch: pytest.MonkeyPatch) -> Node:
     stand_in = Node()
-    monkeypatch.setattr(ActionModule, "_execute_module", lambda *args, **kinds: stand_in.execute(*args, **kinds))
+    monkeypatch.setattr(ActionModule, "_execute_module", stand_in.execute)
     return stand_in
 
 
