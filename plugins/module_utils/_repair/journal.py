@@ -24,6 +24,7 @@ CLAIMED = "claimed"
 RETURNED, OUT, RELEASED, HANDED_OVER, PARKED = "returned", "out", "released", "handed over", "parked"
 ENDS = (RETURNED, OUT, RELEASED, HANDED_OVER, PARKED)
 BEGIN, END = "begin", "end"
+RETRY = "retry"  # text of the release of a node that begins again
 
 
 class Busy(Exception):  # noqa: N818 - not an error: another run is active
@@ -51,6 +52,7 @@ class Case(t.NamedTuple):
     begun: str = ""  # the step that an interrupted run had begun
     begun_with: Event = {}  # noqa: RUF012 - a tuple cannot change
     state: str = CLAIMED
+    stand_in: str = ""  # the spare that is in service for this node, also from an earlier case
 
     @property
     def open(self) -> bool:
@@ -106,7 +108,9 @@ def cases(events: Sequence[Event]) -> dict[str, Case]:
     for event in events:
         node = event["node"]
         if event["event"] == CLAIMED:
-            found[node] = Case(node, event["case"], event.get("reason", ""), event["time"], event.get("mode", "act"))
+            stand_in = found[node].stand_in if node in found else ""
+            case = Case(node, event["case"], event.get("reason", ""), event["time"], event.get("mode", "act"))
+            found[node] = case._replace(stand_in=stand_in)
         elif node in found and found[node].id == event["case"]:
             found[node] = _after(found[node], event)
     return found
@@ -123,8 +127,12 @@ def _after(case: Case, event: Event) -> Case:
         return case._replace(begun=step, begun_with=event)
     if what == END:
         tried = Tried(step, bool(event.get("ok")), str(event.get("text", "")), event["time"])
-        return case._replace(begun="", begun_with={}, tried=(*case.tried, tried))
-    return case._replace(state=what, begun="") if what in ENDS else case
+        stand_in = str(event.get("stand_in", case.stand_in))
+        return case._replace(begun="", begun_with={}, tried=(*case.tried, tried), stand_in=stand_in)
+    if what not in ENDS:
+        return case
+    back = what == RETURNED or (what == RELEASED and event.get("text") != RETRY)
+    return case._replace(state=what, begun="", stand_in="" if back else case.stand_in)
 
 
 @contextlib.contextmanager

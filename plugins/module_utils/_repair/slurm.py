@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import typing as t
+from datetime import datetime
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
 
@@ -23,9 +24,12 @@ MINE = "repair:"  # the first word of the reason of a node in repair
 ASK = 60.0
 _IMMEDIATE = 60  # seconds to wait for the allocation of an idle node
 _JOB_MINUTES = 240
+_SAME_BOOT = 10  # seconds
 _FIELD = r"\b{}=(\S+)"
 _AWAY = {"REBOOT_ISSUED", "REBOOT_REQUESTED", "REBOOT"}
-_NEVER = {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "CLOUD"}
+_NEVER = {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"}
+_RESERVED = {"RESERVED", "MAINTENANCE", "MAINT"}
+_CLAIM = "gpucluster_repair_"
 
 
 class SlurmError(Exception):
@@ -51,6 +55,9 @@ class Node(t.NamedTuple):
     gpus: int = 0
     partition: str = ""
     address: str = ""
+    partitions: frozenset[str] = frozenset()
+    gres: str = ""
+    features: frozenset[str] = frozenset()
 
     @property
     def drained(self) -> bool:
@@ -85,7 +92,32 @@ class Node(t.NamedTuple):
     @property
     def free(self) -> bool:
         """Return whether the node is in service and idle."""
-        return self.answers and self.flags == {"IDLE"}
+        return self.answers and self.flags - {"CLOUD"} == {"IDLE"}
+
+    @property
+    def idle(self) -> bool:
+        """Return whether the node is in service and idle, in a reservation or not."""
+        return self.answers and self.flags - _RESERVED == {"IDLE"}
+
+    @property
+    def rests(self) -> bool:
+        """Return whether the node has no job, in service or drained."""
+        return self.flags - _RESERVED - {"DRAIN"} == {"IDLE"}
+
+    @property
+    def cloud(self) -> bool:
+        """Return whether power saving starts and ends the machine of the node."""
+        return "CLOUD" in self.flags
+
+    @property
+    def starting(self) -> bool:
+        """Return whether power saving starts the machine of the node."""
+        return bool(self.flags & {"POWER_UP", "POWERING_UP"})
+
+    @property
+    def off(self) -> bool:
+        """Return whether power saving has taken the machine of the node."""
+        return "POWERED_DOWN" in self.flags
 
 
 def parse(text: str) -> list[Node]:
@@ -105,7 +137,14 @@ def _node(block: str) -> Node:
         sum(int(count) for count in re.findall(r"gpu(?::[^:(,\s]+)?:(\d+)", _field(block, "Gres"))),
         _field(block, "Partitions").partition(",")[0],
         _field(block, "NodeAddr"),
+        _words(block, "Partitions"),
+        re.sub(r"\(S:[^)]*\)", "", _field(block, "Gres")),  # the sockets of a GPU are no matter of jobs
+        _words(block, "AvailableFeatures"),
     )
+
+
+def _words(block: str, name: str) -> frozenset[str]:
+    return frozenset(_field(block, name).split(",")) - {"", "(null)"}
 
 
 def _field(block: str, name: str) -> str:
@@ -162,17 +201,47 @@ class Slurm:
 
     def owner(self, node: str) -> str:
         """Return the case that has reserved a node; empty if none has."""
-        code, out, err = self._run(["scontrol", "show", "reservation", reservation(node)], ASK)
-        if code == 0 and "ReservationName=" in out:
-            return _field(out, "Comment") or "somebody"
-        if re.search(r"not found|invalid", out + err, re.IGNORECASE):
-            return ""
-        raise SlurmError(f"scontrol show reservation: {(err or out).strip() or code}")
+        found = self._reservation(reservation(node))
+        return (_field(found, "Comment") or "somebody") if found else ""
 
     def release(self, node: str) -> None:
         """Delete the reservation of a node, if there is one."""
         if self.owner(node):
             self._call("scontrol", "delete", f"ReservationName={reservation(node)}")
+
+    def held(self, case: str) -> set[str]:
+        """Return the nodes that a case has reserved."""
+        text = self._call("scontrol", "show", "reservation")
+        found = (one for one in re.split(r"^(?=ReservationName=)", text, flags=re.MULTILINE) if one.strip())
+        names = [_field(one, "ReservationName") for one in found if _field(one, "Comment") == case]
+        return {name[len(_CLAIM) :] for name in names if name.startswith(_CLAIM)}
+
+    def members(self, name: str) -> set[str]:
+        """Return the nodes of a reservation; none if there is no such reservation."""
+        nodes = _field(self._reservation(name), "Nodes").replace("(null)", "")
+        return set(self._call("scontrol", "show", "hostnames", nodes).split()) if nodes else set()
+
+    def remove_member(self, name: str, node: str, last: bool) -> None:
+        """Remove a node from a reservation. Slurm has no reservation without nodes, so it goes with its last one."""
+        if last:
+            self._call("scontrol", "delete", f"ReservationName={name}")
+        else:
+            self._call("scontrol", "update", f"ReservationName={name}", f"Nodes-={node}")
+
+    def add_member(self, name: str, node: str) -> None:
+        """Add a node to the reservation of the spares, and make this reservation if it is the first one."""
+        if node in self.members(name):
+            return
+        if self._reservation(name):
+            self._call("scontrol", "update", f"ReservationName={name}", f"Nodes+={node}")
+            return
+        words = ("Users=root", "StartTime=now", "Duration=UNLIMITED", "Flags=IGNORE_JOBS")
+        self._call("scontrol", "create", "reservation", f"ReservationName={name}", f"Nodes={node}", *words)
+
+    def power(self, node: str, state: str) -> None:
+        """Let power saving take the machine of a node without jobs, or make one: POWER_DOWN, POWER_UP."""
+        # Not POWER_DOWN_FORCE, which ends jobs. POWER_DOWN_ASAP would drain the node, and this one is drained.
+        self._call("scontrol", "update", f"NodeName={node}", f"State={state}")
 
     def drain(self, node: str, reason: str) -> None:
         """Drain a node, or change the reason of its drain."""
@@ -217,6 +286,15 @@ class Slurm:
                 self._call("scancel", job.id)
         return not jobs
 
+    def _reservation(self, name: str) -> str:
+        """Return what Slurm says of a reservation; empty if there is none."""
+        code, out, err = self._run(["scontrol", "show", "reservation", name], ASK)
+        if code == 0 and "ReservationName=" in out:
+            return out
+        if re.search(r"not found|invalid", out + err, re.IGNORECASE):
+            return ""
+        raise SlurmError(f"scontrol show reservation: {(err or out).strip() or code}")
+
     def _call(self, *args: str) -> str:
         code, out, err = self._run(list(args), ASK)
         if code:
@@ -224,6 +302,19 @@ class Slurm:
         return out
 
 
+def same_boot(one: str, other: str) -> bool:
+    """
+    Return whether two boot times are those of one boot.
+
+    slurmctld computes them from the uptime in each registration, so they differ by the time of a message.
+    """
+    try:
+        apart = datetime.fromisoformat(one) - datetime.fromisoformat(other)
+    except ValueError:  # None before the first registration
+        return one == other
+    return abs(apart.total_seconds()) <= _SAME_BOOT
+
+
 def reservation(node: str) -> str:
     """Return the name of the reservation of a node."""
-    return f"gpucluster_repair_{node}"
+    return f"{_CLAIM}{node}"
