@@ -19,6 +19,8 @@ from .world import Waiting, World
 if t.TYPE_CHECKING:
     from collections.abc import Callable
 
+    from . import states
+
 _STEPS_A_PASS = 20
 _HOLDING = (plan.CAPTURE, plan.HEALTH, plan.PAIR, ladder.GPU_RESET)
 
@@ -74,7 +76,7 @@ class Repair:
             self._slurm.resume(name)
         return f"{name} is a spare of {pool}"
 
-    def _consider(self, node: slurm.Node, nodes: dict[str, slurm.Node]) -> None:
+    def _consider(self, node: states.Node, nodes: dict[str, states.Node]) -> None:
         """Claim a node that the health check drained, if its jobs are over and the limit allows it."""
         known = self.cases()
         case = known.get(node.name)
@@ -98,7 +100,7 @@ class Repair:
             self._claim(node)
             self._advance(node.name, nodes)
 
-    def _claim(self, node: slurm.Node) -> None:
+    def _claim(self, node: states.Node) -> None:
         day = 86400
         since = self._world.clock() - self._settings.returns_days * day
         times = journal.returns(self._journal.events(), node.name, since)
@@ -106,19 +108,19 @@ class Repair:
         mode = self._settings.mode
         self._journal.add(node.name, case, journal.CLAIMED, reason=node.reason, mode=mode, returns=times)
 
-    def _parked(self, case: journal.Case, node: slurm.Node) -> bool:
+    def _parked(self, case: journal.Case, node: states.Node) -> bool:
         """Return whether a parked case has all that the present mode would do."""
         same = set(marker.named(case.reason)) >= set(marker.named(node.reason))
         seen = plan.MODES.index(case.mode) >= plan.MODES.index(self._settings.mode)
         return case.state == journal.PARKED and same and seen
 
-    def _notice_release(self, case: journal.Case, nodes: dict[str, slurm.Node]) -> None:
+    def _notice_release(self, case: journal.Case, nodes: dict[str, states.Node]) -> None:
         """Close a case whose node somebody has returned to service."""
         now = nodes.get(case.node)
         if now is None or not now.drained:
             self._journal.add(case.node, case.id, journal.RELEASED, text="in service" if now else "gone")
 
-    def _advance(self, name: str, nodes: dict[str, slurm.Node]) -> None:
+    def _advance(self, name: str, nodes: dict[str, states.Node]) -> None:
         """Do steps of a case until one must wait. A fault of one node does not stop the others."""
         try:
             for _step in range(_STEPS_A_PASS):
@@ -173,7 +175,7 @@ class Repair:
         since = case.since - self._settings.returns_days * 86400
         return journal.returns(self._journal.events(), case.node, since) >= self._settings.returns_max
 
-    def _still_ours(self, case: journal.Case, nodes: dict[str, slurm.Node]) -> bool:
+    def _still_ours(self, case: journal.Case, nodes: dict[str, states.Node]) -> bool:
         """Return whether the state of the node is the work of this program; a person's decision ends the case."""
         if case.node not in nodes:
             self._journal.add(case.node, case.id, journal.HANDED_OVER, text="Slurm does not know the node")
@@ -187,7 +189,7 @@ class Repair:
         self._say(f"{case.node}: {text}")
         return False
 
-    def _unfinished(self, case: journal.Case, now: slurm.Node) -> bool:
+    def _unfinished(self, case: journal.Case, now: states.Node) -> bool:
         """Return whether an interrupted step explains the state."""
         if case.ended(plan.CLAIM) is None or case.begun == plan.PARK:
             return now.sick

@@ -14,7 +14,7 @@ from . import journal, ladder
 if t.TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from . import slurm
+    from . import states
 
 # Each mode does what the ones before it do.
 MODES = ("observe", "capture", "propose", "act")
@@ -77,7 +77,7 @@ def by_set(step: str, node: str, settings: Settings) -> bool:
     return step == ladder.REPLACE and node in settings.elastic and not settings.commands.get(step)
 
 
-def known(node: slurm.Node, settings: Settings) -> bool:
+def known(node: states.Node, settings: Settings) -> bool:
     """Return whether the program may use a node: of those with power saving, only the nodes of elastic sets."""
     return not node.cloud or node.name in settings.elastic
 

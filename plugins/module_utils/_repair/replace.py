@@ -17,7 +17,7 @@ import typing as t
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.slurm import OURS as ELASTIC
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
 
-from . import node, slurm
+from . import node, slurm, states
 from .world import Done, Waiting, World, free, short
 
 if t.TYPE_CHECKING:
@@ -29,7 +29,7 @@ _CHANGING = {"POWER_DOWN", "POWERING_DOWN", "POWER_UP", "POWERING_UP"}
 _NO_MACHINE = (ELASTIC, "ResumeTimeout reached")
 
 
-def power(now: slurm.Node, boot: str) -> str:
+def power(now: states.Node, boot: str) -> str:
     """
     Return what a node of an elastic set needs for a new machine; I(boot) is the boot time of the old one.
 
@@ -40,19 +40,19 @@ def power(now: slurm.Node, boot: str) -> str:
         return WAIT
     if now.off:
         return ON
-    if slurm.same_boot(now.boot, boot):
+    if states.same_boot(now.boot, boot):
         return OFF
     return DONE if now.answers else WAIT
 
 
-def powered(now: slurm.Node, boot: str) -> bool:
+def powered(now: states.Node, boot: str) -> bool:
     """Return whether the replacement of the machine explains a state without the drain of this program."""
     if now.drained:
         return now.reason.startswith(_NO_MACHINE) or bool(marker.named(now.reason))
-    return now.off or bool(now.flags & _CHANGING) or not slurm.same_boot(now.boot, boot)
+    return now.off or bool(now.flags & _CHANGING) or not states.same_boot(now.boot, boot)
 
 
-def fits(spare: slurm.Node, sick: slurm.Node) -> bool:
+def fits(spare: states.Node, sick: states.Node) -> bool:
     """Return whether jobs that fit a node fit the spare: partitions, GRES and features."""
     return (
         spare.partitions >= sick.partitions
@@ -102,7 +102,7 @@ class Spares:
         return Done(True, f"{spare} is in service for {self._case.node}")
 
     @staticmethod
-    def _unfit(spare: slurm.Node | None, sick: slurm.Node) -> str:
+    def _unfit(spare: states.Node | None, sick: states.Node) -> str:
         if spare is None or not fits(spare, sick):
             return "other partitions, GRES or features"
         return "" if spare.idle else "not idle"

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 import typing as t
-from datetime import datetime
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
+from .states import Node, field, parse
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,15 +19,9 @@ if t.TYPE_CHECKING:
     Run = Callable[..., tuple[int, str, str]]
 
 JOB = "gpucluster-repair"
-MINE = "repair:"  # the first word of the reason of a node in repair
 ASK = 60.0
 _IMMEDIATE = 60  # seconds to wait for the allocation of an idle node
 _JOB_MINUTES = 240
-_SAME_BOOT = 10  # seconds
-_FIELD = r"\b{}=(\S+)"
-_AWAY = {"REBOOT_ISSUED", "REBOOT_REQUESTED", "REBOOT"}
-_NEVER = {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"}
-_RESERVED = {"RESERVED", "MAINTENANCE", "MAINT"}
 _CLAIM = "gpucluster_repair_"
 
 
@@ -42,114 +35,6 @@ class Job(t.NamedTuple):
     id: str
     state: str
     name: str
-
-
-class Node(t.NamedTuple):
-    """A node as Slurm sees it."""
-
-    name: str
-    flags: frozenset[str]
-    reason: str
-    answers: bool = True
-    boot: str = ""
-    gpus: int = 0
-    partition: str = ""
-    address: str = ""
-    partitions: frozenset[str] = frozenset()
-    gres: str = ""
-    features: frozenset[str] = frozenset()
-
-    @property
-    def drained(self) -> bool:
-        """Return whether the node accepts no new jobs."""
-        return any(flag.startswith("DRAIN") for flag in self.flags)
-
-    @property
-    def mine(self) -> bool:
-        """Return whether this program drained the node."""
-        return self.drained and self.reason.startswith(MINE)
-
-    @property
-    def sick(self) -> bool:
-        """Return whether the health check drained the node; nobody powers it or has set it to FAIL."""
-        return (
-            self.drained
-            and bool(marker.named(self.reason))
-            and not self.flags & (_AWAY | _NEVER)
-            and not any(flag.startswith("FAIL") for flag in self.flags)
-        )
-
-    @property
-    def slurms(self) -> bool:
-        """Return whether Slurm drained the node after a failed prolog."""
-        return marker.Node(self.flags, self.reason).slurms
-
-    @property
-    def rebooting(self) -> bool:
-        """Return whether a reboot is requested or issued."""
-        return bool(self.flags & _AWAY)
-
-    @property
-    def free(self) -> bool:
-        """Return whether the node is in service and idle."""
-        return self.answers and self.flags - {"CLOUD"} == {"IDLE"}
-
-    @property
-    def idle(self) -> bool:
-        """Return whether the node is in service and idle, in a reservation or not."""
-        return self.answers and self.flags - _RESERVED == {"IDLE"}
-
-    @property
-    def rests(self) -> bool:
-        """Return whether the node has no job, in service or drained."""
-        return self.flags - _RESERVED - {"DRAIN"} == {"IDLE"}
-
-    @property
-    def cloud(self) -> bool:
-        """Return whether power saving starts and ends the machine of the node."""
-        return "CLOUD" in self.flags
-
-    @property
-    def starting(self) -> bool:
-        """Return whether power saving starts the machine of the node."""
-        return bool(self.flags & {"POWER_UP", "POWERING_UP"})
-
-    @property
-    def off(self) -> bool:
-        """Return whether power saving has taken the machine of the node."""
-        return "POWERED_DOWN" in self.flags
-
-
-def parse(text: str) -> list[Node]:
-    """Return the nodes in the output of `scontrol show node`."""
-    # A node has a blank line before its reason.
-    return [_node(block) for block in re.split(r"^(?=NodeName=)", text, flags=re.MULTILINE) if block.strip()]
-
-
-def _node(block: str) -> Node:
-    state = marker.node(block)
-    return Node(
-        _field(block, "NodeName"),
-        state.flags,
-        state.reason,
-        "*" not in _field(block, "State"),
-        _field(block, "BootTime"),
-        sum(int(count) for count in re.findall(r"gpu(?::[^:(,\s]+)?:(\d+)", _field(block, "Gres"))),
-        _field(block, "Partitions").partition(",")[0],
-        _field(block, "NodeAddr"),
-        _words(block, "Partitions"),
-        re.sub(r"\(S:[^)]*\)", "", _field(block, "Gres")),  # the sockets of a GPU are no matter of jobs
-        _words(block, "AvailableFeatures"),
-    )
-
-
-def _words(block: str, name: str) -> frozenset[str]:
-    return frozenset(_field(block, name).split(",")) - {"", "(null)"}
-
-
-def _field(block: str, name: str) -> str:
-    found = re.search(_FIELD.format(name), block)
-    return found[1] if found else ""
 
 
 class Slurm:
@@ -202,7 +87,7 @@ class Slurm:
     def owner(self, node: str) -> str:
         """Return the case that has reserved a node; empty if none has."""
         found = self._reservation(reservation(node))
-        return (_field(found, "Comment") or "somebody") if found else ""
+        return (field(found, "Comment") or "somebody") if found else ""
 
     def release(self, node: str) -> None:
         """Delete the reservation of a node, if there is one."""
@@ -213,12 +98,12 @@ class Slurm:
         """Return the nodes that a case has reserved."""
         text = self._call("scontrol", "show", "reservation")
         found = (one for one in re.split(r"^(?=ReservationName=)", text, flags=re.MULTILINE) if one.strip())
-        names = [_field(one, "ReservationName") for one in found if _field(one, "Comment") == case]
+        names = [field(one, "ReservationName") for one in found if field(one, "Comment") == case]
         return {name[len(_CLAIM) :] for name in names if name.startswith(_CLAIM)}
 
     def members(self, name: str) -> set[str]:
         """Return the nodes of a reservation; none if there is no such reservation."""
-        nodes = _field(self._reservation(name), "Nodes").replace("(null)", "")
+        nodes = field(self._reservation(name), "Nodes").replace("(null)", "")
         return set(self._call("scontrol", "show", "hostnames", nodes).split()) if nodes else set()
 
     def remove_member(self, name: str, node: str, last: bool) -> None:
@@ -300,19 +185,6 @@ class Slurm:
         if code:
             raise SlurmError(f"{' '.join(args[:3])}: {(err or out).strip() or f'exit status {code}'}")
         return out
-
-
-def same_boot(one: str, other: str) -> bool:
-    """
-    Return whether two boot times are those of one boot.
-
-    slurmctld computes them from the uptime in each registration, so they differ by the time of a message.
-    """
-    try:
-        apart = datetime.fromisoformat(one) - datetime.fromisoformat(other)
-    except ValueError:  # None before the first registration
-        return one == other
-    return abs(apart.total_seconds()) <= _SAME_BOOT
 
 
 def reservation(node: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import AzureError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
 
-from . import journal, ladder, node, plan, replace, slurm
+from . import journal, ladder, node, plan, replace, slurm, states
 from .world import Done, Waiting, World, free, short
 
 if t.TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Steps:
         """Reboot once. The reboot is over when the node answers with another boot time."""
         now, before = self._now(), self._case.begun_with.get("boot", "")
         spent = self._world.clock() - float(self._case.begun_with.get("time", 0))
-        if now.answers and not now.rebooting and not slurm.same_boot(now.boot, before):
+        if now.answers and not now.rebooting and not states.same_boot(now.boot, before):
             return Done(True, f"booted at {now.boot}")
         if spent > self._settings.reboot_minutes * 60:
             return Done(False, f"did not come back in {self._settings.reboot_minutes:g} minutes")
@@ -225,13 +225,13 @@ class Steps:
         self._slurm.cancel(name)
         return Done(code == 0, f"with {partner}: {short(out if code == 0 else err or out)}")
 
-    def _peers(self, now: slurm.Node) -> list[slurm.Node]:
+    def _peers(self, now: states.Node) -> list[states.Node]:
         """Return the nodes that could be partners, also those with a job or without a machine."""
         others = [one for one in self._slurm.nodes().values() if one.name not in {now.name, *self._others}]
         same = [one for one in others if one.partition == now.partition and one.gpus == now.gpus]
         return [one for one in same if plan.known(one, self._settings)]
 
-    def _start_one(self, peers: Sequence[slurm.Node]) -> None:
+    def _start_one(self, peers: Sequence[states.Node]) -> None:
         """Start a machine for a partner if all elastic nodes are without one."""
         elastic = [one for one in peers if one.name in self._settings.elastic]
         resting = [one.name for one in elastic if one.flags == {"IDLE", "CLOUD", "POWERED_DOWN"}]
@@ -278,14 +278,14 @@ class Steps:
     def _free(self) -> None:
         free(self._slurm, self._world, self._case.node)
 
-    def _now(self) -> slurm.Node:
+    def _now(self) -> states.Node:
         return self._slurm.node(self._case.node)
 
     def _mark(self, text: str) -> None:
         self._slurm.drain(self._case.node, self._reason(text))
 
     def _reason(self, text: str) -> str:
-        return plan.reason(text, self._case.reason, slurm.MINE)
+        return plan.reason(text, self._case.reason, states.MINE)
 
     def _waited(self) -> float:
         """Return the seconds since the step began."""

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import cli, journal, plan, replace, slurm
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import cli, journal, plan, replace, states
 from ansible_collections.hpcai.gpucluster.tests.unit.support.repair_cluster import FAULT, POOL, FakeSlurm
 
 if t.TYPE_CHECKING:
@@ -190,7 +190,7 @@ OLD = "2026-11-23T06:00:00"
     ],
 )
 def test_the_state_of_power_saving_gives_the_next_call(flags: set[str], answers: bool, boot: str, wanted: str) -> None:
-    assert replace.power(slurm.Node("gpu1", frozenset(flags), "", answers, boot), OLD) == wanted
+    assert replace.power(states.Node("gpu1", frozenset(flags), "", answers, boot), OLD) == wanted
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_the_state_of_power_saving_gives_the_next_call(flags: set[str], answers:
     [(OLD, True), ("2026-11-23T05:59:59", True), ("2026-11-23T06:00:11", False), ("None", False), ("", False)],
 )
 def test_a_boot_time_varies_by_the_time_of_a_message(other: str, same: bool) -> None:
-    assert slurm.same_boot(other, OLD) == same
+    assert states.same_boot(other, OLD) == same
 
 
 def test_a_spare_takes_the_place_of_a_node(tmp_path: Path) -> None:
