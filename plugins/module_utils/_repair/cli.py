@@ -29,6 +29,7 @@ if t.TYPE_CHECKING:
 CONFIG = "/etc/gpucluster/repair.json"
 ELASTIC = "/etc/gpucluster/elastic.json"
 _POST_SECONDS = 20.0
+_PATIENCE = 60  # seconds that a command of an administrator waits for a run of the timer
 _PAUSE = 3.0  # seconds between two passes of `run --wait`
 
 
@@ -105,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _change(options: argparse.Namespace, settings: plan.Settings, repair: Repair) -> int:
     if options.command in ("retry", "spare"):
-        with journal.alone(settings.directory):
+        with journal.alone(settings.directory, _PATIENCE):
             _say(repair.retry(options.node) if options.command == "retry" else repair.spare(options.node))
         return 0
     until = time.monotonic() + options.wait

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 import typing as t
 from pathlib import Path
 
@@ -136,12 +137,23 @@ def _after(case: Case, event: Event) -> Case:
 
 
 @contextlib.contextmanager
-def alone(directory: str) -> Iterator[None]:
-    """Hold the lock of the state directory, which the controllers share; raise Busy if another run has it."""
+def alone(directory: str, seconds: int = 0) -> Iterator[None]:
+    """Hold the lock of the state directory, which the controllers share; raise Busy if another run keeps it."""
     Path(directory).mkdir(mode=0o700, parents=True, exist_ok=True)
     with (Path(directory) / ".lock").open("a", encoding="utf-8") as stream:
-        try:
-            fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Busy("another run of this program is active") from None
+        for _second in range(seconds):
+            if _locked(stream):
+                break
+            time.sleep(1)
+        else:
+            if not _locked(stream):
+                raise Busy("another run of this program is active")
         yield
+
+
+def _locked(stream: t.IO[str]) -> bool:
+    try:
+        fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

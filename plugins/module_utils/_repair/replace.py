@@ -77,19 +77,18 @@ class Spares:
         """
         Reserve one idle and healthy spare for the case; the text of the result is its name.
 
-        The name of the reservation is that of a repair, so no other case and no other controller has this spare.
+        The name of the reservation is that of a repair, so no other case and no other controller has this spare. The
+        case keeps the reservations of refused spares until its end.
         """
         pool, nodes = self._slurm.members(self._name), self._slurm.nodes()
-        sick, before = nodes[self._case.node], self._slurm.held(self._case.id)
+        sick = nodes[self._case.node]
         if sick.name in pool:
             return Done(False, f"the node is a spare of {self._name}")
         refused = []
-        # What an interrupted run has reserved comes first.
-        for name in sorted(pool, key=lambda one: (one not in before, one)):
+        for name in sorted(pool):
             fault = self._unfit(nodes.get(name), sick) or self._unreserved(name) or self._sick(name)
             if not fault:
                 return Done(True, name)
-            self._give_up(name)
             refused.append(f"{name}: {fault}")
         return Done(False, short(f"no spare in {self._name}: {', '.join(refused) or 'it is empty'}"))
 
@@ -98,7 +97,8 @@ class Spares:
         pool = self._slurm.members(self._name)
         if spare in pool:
             self._slurm.remove_member(self._name, spare, last=len(pool) == 1)
-        self._give_up(spare)
+        if self._slurm.owner(spare) == self._case.id:
+            self._slurm.release(spare)
         return Done(True, f"{spare} is in service for {self._case.node}")
 
     @staticmethod
@@ -133,8 +133,3 @@ class Spares:
             free(self._slurm, self._world, spare)
         healthy, text = node.judge(found, [])
         return "" if healthy else text
-
-    def _give_up(self, spare: str) -> None:
-        if self._slurm.owner(spare) == self._case.id:
-            self._slurm.cancel(spare)
-            self._slurm.release(spare)

@@ -375,6 +375,7 @@ def test_two_controllers_never_repair_the_same_node(cluster: FakeSlurm, tmp_path
 def test_one_run_at_a_time_has_the_state_directory(tmp_path: Path) -> None:
     import subprocess
     import sys
+    import threading
 
     code = (
         "import fcntl, sys; stream = open(sys.argv[1], 'a'); fcntl.lockf(stream, fcntl.LOCK_EX); "
@@ -387,7 +388,10 @@ def test_one_run_at_a_time_has_the_state_directory(tmp_path: Path) -> None:
         assert other.stdout.readline() == "locked\n"
         with pytest.raises(journal.Busy), journal.alone(str(tmp_path)):
             pytest.fail("two runs at once")
-        other.communicate("")
+        timer = threading.Timer(0.5, lambda: other.communicate(""))
+        timer.start()
+        with journal.alone(str(tmp_path), 20):  # a command of an administrator waits
+            timer.join()
     with journal.alone(str(tmp_path)):
         pass
 

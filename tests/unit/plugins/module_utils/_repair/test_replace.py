@@ -371,6 +371,7 @@ def test_a_spare_is_the_last_way(tmp_path: Path, commands: dict[str, list[str]])
     assert ("replace gpu1" in cluster.log) == bool(commands)
     assert ("make gpu1" in cluster.log) != bool(commands)
     assert cluster.swapped == ["gpu9"]
+    assert "DRAIN" in cluster.machines["gpu1"].flags
     assert cluster.machines["gpu1"].reason.startswith("repair: replaced by gpu9, tried replace, health failed, spare: ")
 
 
