@@ -18,7 +18,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.slurm im
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
 
 from . import node, slurm, states
-from .world import Done, Waiting, World, free, short
+from .world import Done, World, free, short
 
 if t.TYPE_CHECKING:
     from . import journal
@@ -80,7 +80,10 @@ class Spares:
         The name of the reservation is that of a repair, so no other case and no other controller has this spare. The
         case keeps the reservations of refused spares until its end.
         """
-        pool, nodes = self._slurm.members(self._name), self._slurm.nodes()
+        pool = self._slurm.members(self._name)
+        for name in sorted(pool & self._slurm.held(self._case.id)):
+            free(self._slurm, self._world, name)  # an interrupted run may still have its job there
+        nodes = self._slurm.nodes()
         sick = nodes[self._case.node]
         if sick.name in pool:
             return Done(False, f"the node is a spare of {self._name}")
@@ -117,9 +120,8 @@ class Spares:
     def _sick(self, spare: str) -> str:
         """Check a reserved spare in a job of root; return what is wrong."""
         try:
-            free(self._slurm, self._world, spare)  # an interrupted run may still have its job there
             job = self._slurm.allocate(self._slurm.node(spare), [])
-        except (slurm.SlurmError, Waiting) as exc:
+        except slurm.SlurmError as exc:
             return short(str(exc))
         try:
             found = node.sampled(

@@ -49,8 +49,10 @@ class Machine:
     def sick(self) -> bool:
         return bool(self.cured_by)
 
-    def show(self) -> str:
-        state = "+".join(sorted(self.flags, key=lambda flag: flag != "IDLE")) + ("" if self.answers else "*")
+    def show(self, busy: bool) -> str:
+        flags = self.flags - {"IDLE"} | {"ALLOCATED"} if busy else self.flags
+        state = "+".join(sorted(flags, key=lambda flag: flag not in ("IDLE", "ALLOCATED")))
+        state += "" if self.answers else "*"
         reason = f"   Reason={self.reason} [root@2026-11-22T18:00:00]\n" if self.reason else ""
         return (
             f"NodeName={self.name} Arch=x86_64 CoresPerSocket=4\n   AvailableFeatures={self.features}\n"
@@ -125,7 +127,7 @@ class FakeSlurm:
 
     def _show_node(self, args: list[str]) -> tuple[int, str, str]:
         chosen = [self.machines[args[3]]] if len(args) > 3 else list(self.machines.values())
-        return 0, "\n".join(machine.show() for machine in chosen), ""
+        return 0, "\n".join(machine.show(bool(self._jobs_of(machine.name))) for machine in chosen), ""
 
     def _reserve(self, args: list[str]) -> tuple[int, str, str]:
         given = dict(word.split("=", 1) for word in args[3:])
