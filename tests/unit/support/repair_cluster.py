@@ -174,6 +174,8 @@ class FakeSlurm:
         sign, name = args[3][5], args[3].partition("=")[2]
         assert args[2] == f"ReservationName={POOL}"
         assert self.pool
+        if sign == "-" and len(self.pool) == 1:
+            return 1, "", "Error updating the reservation: Reservation request is invalid"
         if sign == "-":
             return self._leave_pool(name)
         self.pool.add(name)

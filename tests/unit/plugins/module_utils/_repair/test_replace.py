@@ -261,6 +261,7 @@ def test_a_case_that_is_killed_before_the_end_of_a_step_is_written_has_one_spare
     with pytest.raises(Kill):
         cluster.go_on(8, **SPARES)
     assert cluster.repair().cases()["gpu1"].begun == step
+    assert ("gpu8" in cluster.reserved) == (step == "spare")  # after the swap, jobs can use it at once
     monkeypatch.setattr(journal.Journal, "add", add)
 
     cluster.go_on(8, **SPARES)
