@@ -133,7 +133,8 @@ def _after(case: Case, event: Event) -> Case:
     if what not in ENDS:
         return case
     back = what == RETURNED or (what == RELEASED and event.get("text") != RETRY)
-    return case._replace(state=what, begun="", stand_in="" if back else case.stand_in)
+    mode = str(event.get("mode", case.mode))
+    return case._replace(state=what, begun="", mode=mode, stand_in="" if back else case.stand_in)
 
 
 @contextlib.contextmanager

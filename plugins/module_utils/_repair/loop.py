@@ -155,7 +155,7 @@ class Repair:
     def _end(self, case: journal.Case, step: str, steps: Steps) -> None:
         if step == plan.PARK:
             steps.end(step, "proposed")
-            self._journal.add(case.node, case.id, journal.PARKED)
+            self._journal.add(case.node, case.id, journal.PARKED, mode=plan.mode(case, self._settings))
             return
         person = self._person(case)
         days = f"{self._settings.returns_days:g}"

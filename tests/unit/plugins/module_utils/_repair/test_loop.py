@@ -355,6 +355,9 @@ def test_a_mode_that_is_set_back_stops_a_repair(cluster: FakeSlurm) -> None:
     assert cluster.state("gpu1") == journal.PARKED
     assert cluster.machines["gpu1"].reason == FAULT
     assert "replace gpu1" not in cluster.log
+    cluster.go_on(8)  # and again act
+    assert cluster.state("gpu1") == journal.OUT
+    assert "replace gpu1" in cluster.log
 
 
 def test_two_controllers_never_repair_the_same_node(cluster: FakeSlurm, tmp_path: Path) -> None:
