@@ -330,6 +330,13 @@ def test_a_spare_that_does_not_fit_is_not_taken(tmp_path: Path, change: dict[str
     assert not cluster.jobs
 
 
+def test_the_sockets_of_gpus_do_not_matter() -> None:
+    shown = "NodeName={}\n   Gres=gpu:h100:8({})\n   State=IDLE\n   Partitions=gpu\n"
+    one, other = states.parse(shown.format("gpu1", "S:0-1") + "\n" + shown.format("gpu9", "S:0,3"))
+
+    assert replace.fits(other, one)
+
+
 def test_the_next_spare_is_taken_if_the_first_one_is_sick(tmp_path: Path) -> None:
     cluster = with_spares(tmp_path, "gpu8", "gpu9")
     cluster.machines["gpu8"].cured_by = "nothing"
