@@ -178,6 +178,7 @@ class FakeSlurm:
             return 1, "", "Error updating the reservation: Reservation request is invalid"
         if sign == "-":
             return self._leave_pool(name)
+        assert name not in self.pool
         self.pool.add(name)
         return 0, "", ""
 

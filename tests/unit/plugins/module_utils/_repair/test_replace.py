@@ -440,6 +440,7 @@ def test_a_mended_node_becomes_the_next_spare(tmp_path: Path) -> None:
     assert cluster.pool == {"gpu1"}
     assert cluster.machines["gpu1"].flags == {"IDLE"}
     assert cluster.repair(**SPARES).spare("gpu8") == f"gpu8 is a spare of {POOL}"
+    assert cluster.repair(**SPARES).spare("gpu8") == f"gpu8 is a spare of {POOL}"
     assert cluster.pool == {"gpu1", "gpu8"}
 
 
