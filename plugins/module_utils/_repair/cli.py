@@ -16,17 +16,20 @@ import typing as t
 import urllib.request
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.cloud import ElasticError, read_config
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import feeding_runner
 
 from . import azure, journal, ladder, plan, slurm
 from .loop import Repair
-from .steps import World
+from .world import World
 
 if t.TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 CONFIG = "/etc/gpucluster/repair.json"
+ELASTIC = "/etc/gpucluster/elastic.json"
 _POST_SECONDS = 20.0
+_PATIENCE = 60  # seconds that a command of an administrator waits for a run of the timer
 _PAUSE = 3.0  # seconds between two passes of `run --wait`
 
 
@@ -69,12 +72,24 @@ def read_settings(text: str, mode: str = "") -> plan.Settings:
     return settings
 
 
+def elastic_nodes(path: str) -> tuple[str, ...]:
+    """Return the nodes of elastic sets, from the configuration of gpucluster-elastic; none without one."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        return tuple(node for one in read_config(text, path).sets for node in one.nodes)
+    except FileNotFoundError:
+        return ()
+    except ElasticError as exc:
+        raise plan.SettingsError(str(exc)) from None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 after a fault, or 3 if the node of `run --wait` is not in service."""
     options = _parser().parse_args(argv)
     try:
         text = Path(options.config).read_text(encoding="utf-8")
         settings = read_settings(text, getattr(options, "mode", "") or "")
+        settings = settings._replace(elastic=elastic_nodes(ELASTIC))
         cluster = slurm.Slurm(run)
         repair = Repair(settings, cluster, World(run, time.time, time.sleep, post, machines), _say)
         if options.command in ("status", "history"):
@@ -90,9 +105,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _change(options: argparse.Namespace, settings: plan.Settings, repair: Repair) -> int:
-    if options.command == "retry":
-        with journal.alone(settings.directory):
-            _say(repair.retry(options.node))
+    if options.command in ("retry", "spare"):
+        with journal.alone(settings.directory, _PATIENCE):
+            _say(repair.retry(options.node) if options.command == "retry" else repair.spare(options.node))
         return 0
     until = time.monotonic() + options.wait
     while True:
@@ -149,6 +164,8 @@ def _parser() -> argparse.ArgumentParser:
     history.add_argument("node", nargs="?", default="", help="only this node")
     retry = commands.add_parser("retry", help="let a node that was given up begin again")
     retry.add_argument("node")
+    spare = commands.add_parser("spare", help="make an idle or mended node a spare, and return it to service")
+    spare.add_argument("node")
     return parser
 
 

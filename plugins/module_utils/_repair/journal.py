@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 import typing as t
 from pathlib import Path
 
@@ -24,6 +25,7 @@ CLAIMED = "claimed"
 RETURNED, OUT, RELEASED, HANDED_OVER, PARKED = "returned", "out", "released", "handed over", "parked"
 ENDS = (RETURNED, OUT, RELEASED, HANDED_OVER, PARKED)
 BEGIN, END = "begin", "end"
+RETRY = "retry"  # text of the release of a node that begins again
 
 
 class Busy(Exception):  # noqa: N818 - not an error: another run is active
@@ -51,6 +53,7 @@ class Case(t.NamedTuple):
     begun: str = ""  # the step that an interrupted run had begun
     begun_with: Event = {}  # noqa: RUF012 - a tuple cannot change
     state: str = CLAIMED
+    stand_in: str = ""  # the spare that is in service for this node, also from an earlier case
 
     @property
     def open(self) -> bool:
@@ -106,7 +109,9 @@ def cases(events: Sequence[Event]) -> dict[str, Case]:
     for event in events:
         node = event["node"]
         if event["event"] == CLAIMED:
-            found[node] = Case(node, event["case"], event.get("reason", ""), event["time"], event.get("mode", "act"))
+            stand_in = found[node].stand_in if node in found else ""
+            case = Case(node, event["case"], event.get("reason", ""), event["time"], event.get("mode", "act"))
+            found[node] = case._replace(stand_in=stand_in)
         elif node in found and found[node].id == event["case"]:
             found[node] = _after(found[node], event)
     return found
@@ -123,17 +128,33 @@ def _after(case: Case, event: Event) -> Case:
         return case._replace(begun=step, begun_with=event)
     if what == END:
         tried = Tried(step, bool(event.get("ok")), str(event.get("text", "")), event["time"])
-        return case._replace(begun="", begun_with={}, tried=(*case.tried, tried))
-    return case._replace(state=what, begun="") if what in ENDS else case
+        stand_in = str(event.get("stand_in", case.stand_in))
+        return case._replace(begun="", begun_with={}, tried=(*case.tried, tried), stand_in=stand_in)
+    if what not in ENDS:
+        return case
+    back = what == RETURNED or (what == RELEASED and event.get("text") != RETRY)
+    mode = str(event.get("mode", case.mode))
+    return case._replace(state=what, begun="", mode=mode, stand_in="" if back else case.stand_in)
 
 
 @contextlib.contextmanager
-def alone(directory: str) -> Iterator[None]:
-    """Hold the lock of the state directory, which the controllers share; raise Busy if another run has it."""
+def alone(directory: str, seconds: int = 0) -> Iterator[None]:
+    """Hold the lock of the state directory, which the controllers share; raise Busy if another run keeps it."""
     Path(directory).mkdir(mode=0o700, parents=True, exist_ok=True)
     with (Path(directory) / ".lock").open("a", encoding="utf-8") as stream:
-        try:
-            fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Busy("another run of this program is active") from None
+        for _second in range(seconds):
+            if _locked(stream):
+                break
+            time.sleep(1)
+        else:
+            if not _locked(stream):
+                raise Busy("another run of this program is active")
         yield
+
+
+def _locked(stream: t.IO[str]) -> bool:
+    try:
+        fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

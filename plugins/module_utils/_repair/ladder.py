@@ -17,9 +17,10 @@ if t.TYPE_CHECKING:
 
     Rule = Mapping[str, t.Any]
 
-# From the smallest step to the largest. Those of the last row are commands of the site.
+# From the smallest step to the largest. For those of the last row, the site says who does them.
 SERVICE, GPU_RESET, REBOOT = "service", "gpu_reset", "reboot"
-EXTERNAL = ("redeploy", "reimage", "replace")
+REPLACE = "replace"
+EXTERNAL = ("redeploy", "reimage", REPLACE)
 ORDER = (SERVICE, GPU_RESET, REBOOT, *EXTERNAL)
 PREFIX = "Resource.Hpc.Unhealthy."
 _FOUND = re.compile(r"\bfound (.*?)(?=; |$)")

@@ -12,11 +12,14 @@ import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
 
-from . import journal, ladder, plan, slurm
-from .steps import Steps, Waiting, World
+from . import journal, ladder, plan, replace, slurm
+from .steps import Steps
+from .world import Waiting, World
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable
+
+    from . import states
 
 _STEPS_A_PASS = 20
 _HOLDING = (plan.CAPTURE, plan.HEALTH, plan.PAIR, ladder.GPU_RESET)
@@ -42,7 +45,8 @@ class Repair:
             elif case.state in (journal.OUT, journal.PARKED) and only in ("", case.node):
                 self._notice_release(case, nodes)
         for node in [node for node in nodes.values() if node.sick and only in ("", node.name)]:
-            self._consider(node, nodes)
+            if plan.known(node, self._settings):
+                self._consider(node, nodes)
 
     def cases(self) -> dict[str, journal.Case]:
         """Return the last case of each node."""
@@ -54,11 +58,25 @@ class Repair:
         now = self._slurm.node(node)
         if not case or case.state != journal.OUT or not now.mine:
             return f"{node} is not a node that this program has given up"
-        self._journal.add(node, case.id, journal.RELEASED, text="retry")
+        if now.off:
+            return f"{node} has no machine; scontrol update NodeName={node} State=RESUME lets the next job start one"
+        self._journal.add(node, case.id, journal.RELEASED, text=journal.RETRY)
         self._slurm.drain(node, case.reason)
         return f"{node} begins again: {case.reason}"
 
-    def _consider(self, node: slurm.Node, nodes: dict[str, slurm.Node]) -> None:
+    def spare(self, name: str) -> str:
+        """Make an idle or drained node a spare, and return it to service; return what was done."""
+        now, case, pool = self._slurm.node(name), self.cases().get(name), self._settings.spares
+        if not pool:
+            return "the site has no spares: repair_spares is empty"
+        if (case and case.open) or self._slurm.owner(name) or now.cloud or not (now.answers and now.rests):
+            return f"{name} cannot be a spare: {'+'.join(sorted(now.flags))}, {now.reason or 'no reason'}"
+        self._slurm.add_member(pool, name)
+        if now.drained:
+            self._slurm.resume(name)
+        return f"{name} is a spare of {pool}"
+
+    def _consider(self, node: states.Node, nodes: dict[str, states.Node]) -> None:
         """Claim a node that the health check drained, if its jobs are over and the limit allows it."""
         known = self.cases()
         case = known.get(node.name)
@@ -82,7 +100,7 @@ class Repair:
             self._claim(node)
             self._advance(node.name, nodes)
 
-    def _claim(self, node: slurm.Node) -> None:
+    def _claim(self, node: states.Node) -> None:
         day = 86400
         since = self._world.clock() - self._settings.returns_days * day
         times = journal.returns(self._journal.events(), node.name, since)
@@ -90,19 +108,19 @@ class Repair:
         mode = self._settings.mode
         self._journal.add(node.name, case, journal.CLAIMED, reason=node.reason, mode=mode, returns=times)
 
-    def _parked(self, case: journal.Case, node: slurm.Node) -> bool:
+    def _parked(self, case: journal.Case, node: states.Node) -> bool:
         """Return whether a parked case has all that the present mode would do."""
         same = set(marker.named(case.reason)) >= set(marker.named(node.reason))
         seen = plan.MODES.index(case.mode) >= plan.MODES.index(self._settings.mode)
         return case.state == journal.PARKED and same and seen
 
-    def _notice_release(self, case: journal.Case, nodes: dict[str, slurm.Node]) -> None:
+    def _notice_release(self, case: journal.Case, nodes: dict[str, states.Node]) -> None:
         """Close a case whose node somebody has returned to service."""
         now = nodes.get(case.node)
         if now is None or not now.drained:
             self._journal.add(case.node, case.id, journal.RELEASED, text="in service" if now else "gone")
 
-    def _advance(self, name: str, nodes: dict[str, slurm.Node]) -> None:
+    def _advance(self, name: str, nodes: dict[str, states.Node]) -> None:
         """Do steps of a case until one must wait. A fault of one node does not stop the others."""
         try:
             for _step in range(_STEPS_A_PASS):
@@ -127,7 +145,8 @@ class Repair:
             return
         done = steps.do(step)
         self._say(f"{case.node}: {step}{'' if done.ok else ' failed'}: {done.text}")
-        self._journal.add(case.node, case.id, journal.END, step=step, ok=done.ok, text=done.text)
+        more = {"stand_in": steps.spare} if step == plan.SWAP and done.ok else {}
+        self._journal.add(case.node, case.id, journal.END, step=step, ok=done.ok, text=done.text, **more)
         if step == plan.CLAIM and not done.ok:
             self._journal.add(case.node, case.id, journal.HANDED_OVER, text=done.text)
         if step == plan.RETURN and done.ok:
@@ -136,11 +155,12 @@ class Repair:
     def _end(self, case: journal.Case, step: str, steps: Steps) -> None:
         if step == plan.PARK:
             steps.end(step, "proposed")
-            self._journal.add(case.node, case.id, journal.PARKED)
+            self._journal.add(case.node, case.id, journal.PARKED, mode=plan.mode(case, self._settings))
             return
         person = self._person(case)
         days = f"{self._settings.returns_days:g}"
-        text = f"needs a person, {self._settings.returns_max} returns in {days} days" if person else "needs a person"
+        text = f"replaced by {case.stand_in}" if case.stand_in else "needs a person"
+        text = f"{text}, {self._settings.returns_max} returns in {days} days" if person else text
         text = f"{text}, tried {plan.tried(case)}"
         steps.end(step, text)
         self._journal.add(case.node, case.id, journal.OUT, text=text)
@@ -155,7 +175,7 @@ class Repair:
         since = case.since - self._settings.returns_days * 86400
         return journal.returns(self._journal.events(), case.node, since) >= self._settings.returns_max
 
-    def _still_ours(self, case: journal.Case, nodes: dict[str, slurm.Node]) -> bool:
+    def _still_ours(self, case: journal.Case, nodes: dict[str, states.Node]) -> bool:
         """Return whether the state of the node is the work of this program; a person's decision ends the case."""
         if case.node not in nodes:
             self._journal.add(case.node, case.id, journal.HANDED_OVER, text="Slurm does not know the node")
@@ -169,12 +189,15 @@ class Repair:
         self._say(f"{case.node}: {text}")
         return False
 
-    def _unfinished(self, case: journal.Case, now: slurm.Node) -> bool:
+    def _unfinished(self, case: journal.Case, now: states.Node) -> bool:
         """Return whether an interrupted step explains the state."""
         if case.ended(plan.CLAIM) is None or case.begun == plan.PARK:
             return now.sick
         if case.begun == plan.RETURN:
             return not now.drained
+        if plan.by_set(case.begun, case.node, self._settings):
+            ours = replace.powered(now, case.begun_with.get("boot", ""))
+            return ours and self._slurm.owner(case.node) == case.id
         holding = case.begun in _HOLDING or case.begun.startswith(ladder.SERVICE)
         # The node is resumed only for the moment in which the job of the step starts.
         undrained = not now.drained or bool(marker.named(now.reason))

@@ -15,7 +15,7 @@ import tarfile
 import typing as t
 
 if t.TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     Report = Mapping[str, t.Any]
 
@@ -89,6 +89,9 @@ print("exchanged 16 MiB in both directions in %.2f s" % (time.monotonic() - star
 PAIR_PORT = 60301
 _KEY, _VALUE = 512, 2048  # bytes of a record of Hyper-V's key-value pool
 _MOST = 64 << 20
+_CHECK_SECONDS = 7200.0
+_SAMPLES = 8  # the checks are repeated while one is suspect or unknown
+_SAMPLE_PAUSE = 6.0
 
 
 class OutputError(Exception):
@@ -149,6 +152,19 @@ def report(printed: str) -> Report:
         if isinstance(found, dict) and isinstance(found.get("checks"), list):
             return found
     raise OutputError(f"gpucluster-check printed no report: {printed.strip()[:120]!r}")
+
+
+def sampled(
+    run: Callable[[Sequence[str], float], tuple[int, str, str]], pause: Callable[[float], None], what: Sequence[str]
+) -> Report:
+    """Return the report of the checks on a node; I(run) runs a program there."""
+    for _sample in range(_SAMPLES):
+        code, out, err = run(["gpucluster-check", "--json", *what], _CHECK_SECONDS)
+        found = report(out or f"exit status {code}: {err}")
+        if not doubtful(found):
+            break
+        pause(_SAMPLE_PAUSE)
+    return found
 
 
 def doubtful(found: Report) -> bool:

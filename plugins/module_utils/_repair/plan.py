@@ -14,9 +14,12 @@ from . import journal, ladder
 if t.TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from . import states
+
 # Each mode does what the ones before it do.
 MODES = ("observe", "capture", "propose", "act")
 CLAIM, CAPTURE, HEALTH, PAIR, RETURN, OUT, PARK = "claim", "capture", "health", "pair", "return", "out", "park"
+SPARE, SWAP = "spare", "swap"  # choose a spare for a node that stays drained, and give it to the jobs
 _CAPTURES = 3  # failed captures after which the node stays drained
 NOT_RUN = "not run:"
 _LONGEST = 240
@@ -40,6 +43,8 @@ class Settings(t.NamedTuple):
     returns_days: float = 7
     webhook: str = ""
     azure: Mapping[str, t.Any] = {}
+    spares: str = ""  # reservation of the spares
+    elastic: Sequence[str] = ()  # nodes of elastic sets
 
 
 class SettingsError(Exception):
@@ -62,7 +67,19 @@ def steps(case: journal.Case, settings: Settings) -> list[str]:
     """Return the steps of the ladder that this site can take."""
     found = ladder.plan(case.reason, settings.rules).steps
     able = {*settings.azure.get("steps", ()), *(step for step, command in settings.commands.items() if command)}
-    return [step for step in found if step not in ladder.EXTERNAL or step in able]
+    taken = [step for step in found if step not in ladder.EXTERNAL or step in able or by_set(step, case.node, settings)]
+    # A case has one spare, and so has a node that was tried again meanwhile.
+    return [*taken, SPARE] if ladder.REPLACE in found and settings.spares and not case.stand_in else taken
+
+
+def by_set(step: str, node: str, settings: Settings) -> bool:
+    """Return whether the elastic set of a node does a step; a command of the site comes first."""
+    return step == ladder.REPLACE and node in settings.elastic and not settings.commands.get(step)
+
+
+def known(node: states.Node, settings: Settings) -> bool:
+    """Return whether the program may use a node: of those with power saving, only the nodes of elastic sets."""
+    return not node.cloud or node.name in settings.elastic
 
 
 def mode(case: journal.Case, settings: Settings) -> str:
@@ -74,6 +91,8 @@ def next_step(case: journal.Case, settings: Settings, person: bool) -> str:
     """Return the next step of a case. I(person) means that the node needs a person, whatever the ladder says."""
     if case.begun:
         return case.begun
+    if case.tried and case.tried[-1].step == SWAP:
+        return OUT
     first = _first_steps(case, settings)
     if first:
         return first
@@ -81,7 +100,7 @@ def next_step(case: journal.Case, settings: Settings, person: bool) -> str:
     if last.step in (HEALTH, PAIR, RETURN):
         return _after_validation(case, last, settings)
     if last.ok and last.step != CAPTURE:
-        return HEALTH
+        return SWAP if last.step == SPARE else HEALTH
     return OUT if person else _next_rung(case, settings)
 
 
@@ -118,7 +137,7 @@ def tried(case: journal.Case) -> str:
     done = [
         one
         for one in case.tried
-        if one.step in (*ladder.EXTERNAL, ladder.GPU_RESET, ladder.REBOOT, HEALTH, PAIR)
+        if one.step in (*ladder.EXTERNAL, ladder.GPU_RESET, ladder.REBOOT, HEALTH, PAIR, SPARE)
         or one.step.startswith(ladder.SERVICE)
     ]
     return ", ".join(f"{one.step}{'' if one.ok else ' failed'}" for one in done) or "nothing"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
+from .states import Node, field, parse
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,13 +19,10 @@ if t.TYPE_CHECKING:
     Run = Callable[..., tuple[int, str, str]]
 
 JOB = "gpucluster-repair"
-MINE = "repair:"  # the first word of the reason of a node in repair
 ASK = 60.0
 _IMMEDIATE = 60  # seconds to wait for the allocation of an idle node
 _JOB_MINUTES = 240
-_FIELD = r"\b{}=(\S+)"
-_AWAY = {"REBOOT_ISSUED", "REBOOT_REQUESTED", "REBOOT"}
-_NEVER = {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "CLOUD"}
+_CLAIM = "gpucluster_repair_"
 
 
 class SlurmError(Exception):
@@ -38,79 +35,6 @@ class Job(t.NamedTuple):
     id: str
     state: str
     name: str
-
-
-class Node(t.NamedTuple):
-    """A node as Slurm sees it."""
-
-    name: str
-    flags: frozenset[str]
-    reason: str
-    answers: bool = True
-    boot: str = ""
-    gpus: int = 0
-    partition: str = ""
-    address: str = ""
-
-    @property
-    def drained(self) -> bool:
-        """Return whether the node accepts no new jobs."""
-        return any(flag.startswith("DRAIN") for flag in self.flags)
-
-    @property
-    def mine(self) -> bool:
-        """Return whether this program drained the node."""
-        return self.drained and self.reason.startswith(MINE)
-
-    @property
-    def sick(self) -> bool:
-        """Return whether the health check drained the node; nobody powers it or has set it to FAIL."""
-        return (
-            self.drained
-            and bool(marker.named(self.reason))
-            and not self.flags & (_AWAY | _NEVER)
-            and not any(flag.startswith("FAIL") for flag in self.flags)
-        )
-
-    @property
-    def slurms(self) -> bool:
-        """Return whether Slurm drained the node after a failed prolog."""
-        return marker.Node(self.flags, self.reason).slurms
-
-    @property
-    def rebooting(self) -> bool:
-        """Return whether a reboot is requested or issued."""
-        return bool(self.flags & _AWAY)
-
-    @property
-    def free(self) -> bool:
-        """Return whether the node is in service and idle."""
-        return self.answers and self.flags == {"IDLE"}
-
-
-def parse(text: str) -> list[Node]:
-    """Return the nodes in the output of `scontrol show node`."""
-    # A node has a blank line before its reason.
-    return [_node(block) for block in re.split(r"^(?=NodeName=)", text, flags=re.MULTILINE) if block.strip()]
-
-
-def _node(block: str) -> Node:
-    state = marker.node(block)
-    return Node(
-        _field(block, "NodeName"),
-        state.flags,
-        state.reason,
-        "*" not in _field(block, "State"),
-        _field(block, "BootTime"),
-        sum(int(count) for count in re.findall(r"gpu(?::[^:(,\s]+)?:(\d+)", _field(block, "Gres"))),
-        _field(block, "Partitions").partition(",")[0],
-        _field(block, "NodeAddr"),
-    )
-
-
-def _field(block: str, name: str) -> str:
-    found = re.search(_FIELD.format(name), block)
-    return found[1] if found else ""
 
 
 class Slurm:
@@ -162,17 +86,47 @@ class Slurm:
 
     def owner(self, node: str) -> str:
         """Return the case that has reserved a node; empty if none has."""
-        code, out, err = self._run(["scontrol", "show", "reservation", reservation(node)], ASK)
-        if code == 0 and "ReservationName=" in out:
-            return _field(out, "Comment") or "somebody"
-        if re.search(r"not found|invalid", out + err, re.IGNORECASE):
-            return ""
-        raise SlurmError(f"scontrol show reservation: {(err or out).strip() or code}")
+        found = self._reservation(reservation(node))
+        return (field(found, "Comment") or "somebody") if found else ""
 
     def release(self, node: str) -> None:
         """Delete the reservation of a node, if there is one."""
         if self.owner(node):
             self._call("scontrol", "delete", f"ReservationName={reservation(node)}")
+
+    def held(self, case: str) -> set[str]:
+        """Return the nodes that a case has reserved."""
+        text = self._call("scontrol", "show", "reservation")
+        found = (one for one in re.split(r"^(?=ReservationName=)", text, flags=re.MULTILINE) if one.strip())
+        names = [field(one, "ReservationName") for one in found if field(one, "Comment") == case]
+        return {name[len(_CLAIM) :] for name in names if name.startswith(_CLAIM)}
+
+    def members(self, name: str) -> set[str]:
+        """Return the nodes of a reservation; none if there is no such reservation."""
+        nodes = field(self._reservation(name), "Nodes").replace("(null)", "")
+        return set(self._call("scontrol", "show", "hostnames", nodes).split()) if nodes else set()
+
+    def remove_member(self, name: str, node: str, last: bool) -> None:
+        """Remove a node from a reservation. Slurm has no reservation without nodes, so it goes with its last one."""
+        if last:
+            self._call("scontrol", "delete", f"ReservationName={name}")
+        else:
+            self._call("scontrol", "update", f"ReservationName={name}", f"Nodes-={node}")
+
+    def add_member(self, name: str, node: str) -> None:
+        """Add a node to the reservation of the spares, and make this reservation if it is the first one."""
+        if node in self.members(name):
+            return
+        if self._reservation(name):
+            self._call("scontrol", "update", f"ReservationName={name}", f"Nodes+={node}")
+            return
+        words = ("Users=root", "StartTime=now", "Duration=UNLIMITED", "Flags=IGNORE_JOBS")
+        self._call("scontrol", "create", "reservation", f"ReservationName={name}", f"Nodes={node}", *words)
+
+    def power(self, node: str, state: str) -> None:
+        """Let power saving take the machine of a node without jobs, or make one: POWER_DOWN, POWER_UP."""
+        # Not POWER_DOWN_FORCE, which ends jobs. POWER_DOWN_ASAP would drain the node, and this one is drained.
+        self._call("scontrol", "update", f"NodeName={node}", f"State={state}")
 
     def drain(self, node: str, reason: str) -> None:
         """Drain a node, or change the reason of its drain."""
@@ -217,6 +171,15 @@ class Slurm:
                 self._call("scancel", job.id)
         return not jobs
 
+    def _reservation(self, name: str) -> str:
+        """Return what Slurm says of a reservation; empty if there is none."""
+        code, out, err = self._run(["scontrol", "show", "reservation", name], ASK)
+        if code == 0 and "ReservationName=" in out:
+            return out
+        if re.search(r"not found|invalid", out + err, re.IGNORECASE):
+            return ""
+        raise SlurmError(f"scontrol show reservation: {(err or out).strip() or code}")
+
     def _call(self, *args: str) -> str:
         code, out, err = self._run(list(args), ASK)
         if code:
@@ -226,4 +189,4 @@ class Slurm:
 
 def reservation(node: str) -> str:
     """Return the name of the reservation of a node."""
-    return f"gpucluster_repair_{node}"
+    return f"{_CLAIM}{node}"

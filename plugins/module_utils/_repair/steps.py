@@ -16,41 +16,16 @@ from pathlib import Path
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import AzureError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
 
-from . import azure, journal, ladder, node, plan, slurm
+from . import journal, ladder, node, plan, replace, slurm, states
+from .world import Done, Waiting, World, free, short
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 _CAPTURE_SECONDS = 420.0
 _RESET_SECONDS = 600.0
 _SERVICE_SECONDS = 180.0
-_CHECK_SECONDS = 7200.0
 _PAIR_SECONDS = 900.0
-_SAMPLES = 8  # the checks are repeated while one is suspect or unknown
-_SAMPLE_PAUSE = 6.0
-_JOB_END_SECONDS = 20
-_LONGEST = 200
-
-
-class Waiting(Exception):  # noqa: N818 - not an error: the next run goes on
-    """The step is not over; the message says what it waits for."""
-
-
-class Done(t.NamedTuple):
-    """The result of a step."""
-
-    ok: bool
-    text: str
-
-
-class World(t.NamedTuple):
-    """All access to the machine and the network; tests pass a substitute."""
-
-    run: slurm.Run
-    clock: Callable[[], float]
-    pause: Callable[[float], None]
-    post: Callable[[str, Mapping[str, t.Any]], str]  # sends a ticket to a URL; returns an error or nothing
-    azure: Callable[[Mapping[str, t.Any]], azure.Machines]
 
 
 class Steps:
@@ -76,6 +51,8 @@ class Steps:
             plan.RETURN: self._return,
             ladder.GPU_RESET: self._gpu_reset,
             ladder.REBOOT: self._reboot,
+            plan.SPARE: self._spares().choose,
+            plan.SWAP: self._swap,
         }
         if step in known:
             return known[step]()
@@ -91,10 +68,10 @@ class Steps:
         self.let_go()
 
     def let_go(self) -> None:
-        """Give up job and reservation, and leave the state of the node as it is."""
-        if self._slurm.owner(self._case.node) == self._case.id:
-            self._slurm.cancel(self._case.node)
-            self._slurm.release(self._case.node)
+        """Give up jobs and reservations of the case, also those of a spare; leave the state of nodes as it is."""
+        for name in self._slurm.held(self._case.id):
+            self._slurm.cancel(name)
+            self._slurm.release(name)
 
     def _claim(self) -> Done:
         owner = self._slurm.reserve(self._case.node, self._case.id)
@@ -109,7 +86,7 @@ class Steps:
         if self._now().answers:
             code, printed, err = self._on_node(["/bin/sh", "-c", node.CAPTURE], _CAPTURE_SECONDS)
             if code:
-                return Done(False, f"exit status {code}: {_short(err)}")
+                return Done(False, f"exit status {code}: {short(err)}")
         try:
             found = node.collect(printed, known)
         except node.OutputError as exc:
@@ -123,7 +100,7 @@ class Steps:
         if not self._now().answers:
             return Done(False, "the node does not answer")
         code, out, err = self._on_node(["timeout", "120", "systemctl", "restart", name], _SERVICE_SECONDS)
-        return Done(code == 0, _short(err or out) or f"restarted {name}")
+        return Done(code == 0, short(err or out) or f"restarted {name}")
 
     def _gpu_reset(self) -> Done:
         if not self._now().answers:
@@ -132,13 +109,13 @@ class Steps:
         if code == 0:
             forget = [word for name in ("gpu_xid", "nvlink_errors") for word in ("--forget", name)]
             self._on_node(["gpucluster-check", "--quiet", *forget, "gpu_count"], _SERVICE_SECONDS)
-        return Done(code == 0, _short(out + err))
+        return Done(code == 0, short(out + err))
 
     def _reboot(self) -> Done:
         """Reboot once. The reboot is over when the node answers with another boot time."""
         now, before = self._now(), self._case.begun_with.get("boot", "")
         spent = self._world.clock() - float(self._case.begun_with.get("time", 0))
-        if now.answers and not now.rebooting and now.boot != before:
+        if now.answers and not now.rebooting and not states.same_boot(now.boot, before):
             return Done(True, f"booted at {now.boot}")
         if spent > self._settings.reboot_minutes * 60:
             return Done(False, f"did not come back in {self._settings.reboot_minutes:g} minutes")
@@ -150,8 +127,40 @@ class Steps:
         raise Waiting("the reboot")
 
     def _external(self, step: str) -> Done:
+        if plan.by_set(step, self._case.node, self._settings):
+            return self._new_machine()
         self._free()
         return self._command(step) if self._settings.commands.get(step) else self._azure(step)
+
+    def _new_machine(self) -> Done:
+        """Let the elastic set of the node replace its machine. The new one has another boot time."""
+        now, before = self._now(), self._case.begun_with.get("boot", "")
+        minutes = self._settings.command_minutes + self._settings.reboot_minutes
+        wanted, state = replace.power(now, before), f"{'+'.join(sorted(now.flags))} {now.reason}"
+        late = self._waited() > minutes * 60
+        if wanted == replace.WAIT and not late:
+            raise Waiting(f"a new machine: {state}")
+        self._free()
+        if not now.mine:  # Slurm has ended the drain
+            self._mark("replace")
+        if wanted == replace.DONE:
+            return Done(True, f"new machine, booted at {now.boot}")
+        if late:
+            return Done(False, short(f"no new machine in {minutes:g} minutes: {state}"))
+        self._slurm.power(self._case.node, wanted)
+        raise Waiting("a new machine")
+
+    def _spares(self) -> replace.Spares:
+        return replace.Spares(self._settings.spares, self._case, self._slurm, self._world, self._settings.check_set)
+
+    @property
+    def spare(self) -> str:
+        """Return the name of the chosen spare."""
+        chosen = self._case.ended(plan.SPARE)
+        return chosen.text if chosen and chosen.ok else ""
+
+    def _swap(self) -> Done:
+        return self._spares().hand_over(self.spare)
 
     def _azure(self, step: str) -> Done:
         """Let Azure do a step. After an interruption it is done again, because Azure does not say who began it."""
@@ -160,7 +169,7 @@ class Steps:
             machines = self._world.azure(self._settings.azure)
             return Done(True, machines.do(step, self._now().address or name, seconds))
         except AzureError as exc:
-            return Done(False, _short(str(exc)))
+            return Done(False, short(str(exc)))
 
     def _command(self, step: str) -> Done:
         found = ladder.plan(self._case.reason, self._settings.rules)
@@ -173,7 +182,7 @@ class Steps:
         }
         seconds = self._settings.command_minutes * 60
         code, out, err = self._world.run(list(self._settings.commands[step]), seconds, environment)
-        return Done(code == 0, _short(err or out) or f"exit status {code}")
+        return Done(code == 0, short(err or out) or f"exit status {code}")
 
     def _health(self) -> Done:
         """Check the node again, also with the checks that the drain named if the set does not have them."""
@@ -183,30 +192,26 @@ class Steps:
             raise Waiting("an answer of the node")
         named = marker.named(self._case.reason)
         try:
-            found = self._report(["--set", self._settings.check_set])
+            found = self._sampled(["--set", self._settings.check_set])
             missing = [name for name in named if name not in {check["check"] for check in found["checks"]}]
-            more = self._report(missing)["checks"] if missing else []
+            more = self._sampled(missing)["checks"] if missing else []
         except node.OutputError as exc:
             return Done(False, str(exc))
         return Done(*node.judge({"checks": [*found["checks"], *more]}, named))
 
-    def _report(self, what: Sequence[str]) -> node.Report:
-        for _sample in range(_SAMPLES):
-            code, out, err = self._on_node(["gpucluster-check", "--json", *what], _CHECK_SECONDS)
-            found = node.report(out or f"exit status {code}: {err}")
-            if not node.doubtful(found):
-                break
-            self._world.pause(_SAMPLE_PAUSE)
-        return found
+    def _sampled(self, what: Sequence[str]) -> node.Report:
+        return node.sampled(self._on_node, self._world.pause, what)
 
     def _pair(self) -> Done:
         """Run a test over this node and a node in service, in a job of both."""
         self._free()  # an interrupted run may still have a job on the partner
         name, now = self._case.node, self._now()
-        partner = self._partner(now)
+        peers = self._peers(now)
+        partner = next((one.name for one in peers if one.free and not self._slurm.jobs(one.name)), "")
         if not partner:
             if self._waited() > self._settings.pair_wait_minutes * 60:
                 return Done(False, f"{plan.NOT_RUN} no node of partition {now.partition} was idle")
+            self._start_one(peers)
             raise Waiting("an idle node as partner")
         job = self._hold([partner])
         code, out, err = self._slurm.step(
@@ -214,18 +219,24 @@ class Steps:
         )
         if code:
             self._slurm.cancel(name)
-            raise Waiting(f"a healthy partner; {partner} is not: {_short(err or out)}")
+            raise Waiting(f"a healthy partner; {partner} is not: {short(err or out)}")
         own = ["python3", "-c", node.PAIR, name, now.address or name, str(node.PAIR_PORT)]
         code, out, err = self._slurm.step(job, [name, partner], self._settings.pair_command or own, _PAIR_SECONDS)
         self._slurm.cancel(name)
-        return Done(code == 0, f"with {partner}: {_short(out if code == 0 else err or out)}")
+        return Done(code == 0, f"with {partner}: {short(out if code == 0 else err or out)}")
 
-    def _partner(self, now: slurm.Node) -> str:
-        for other in self._slurm.nodes().values():
-            fits = other.partition == now.partition and other.gpus == now.gpus and other.name not in self._others
-            if fits and other.free and other.name != now.name and not self._slurm.jobs(other.name):
-                return other.name
-        return ""
+    def _peers(self, now: states.Node) -> list[states.Node]:
+        """Return the nodes that could be partners, also those with a job or without a machine."""
+        others = [one for one in self._slurm.nodes().values() if one.name not in {now.name, *self._others}]
+        same = [one for one in others if one.partition == now.partition and one.gpus == now.gpus]
+        return [one for one in same if plan.known(one, self._settings)]
+
+    def _start_one(self, peers: Sequence[states.Node]) -> None:
+        """Start a machine for a partner if all elastic nodes are without one."""
+        elastic = [one for one in peers if one.name in self._settings.elastic]
+        resting = [one.name for one in elastic if one.flags == {"IDLE", "CLOUD", "POWERED_DOWN"}]
+        if resting and not any(one.starting or one.free for one in peers):
+            self._slurm.power(resting[0], replace.ON)
 
     def _return(self) -> Done:
         """Return the node to service while its reservation still keeps jobs away, then delete the reservation."""
@@ -265,21 +276,16 @@ class Steps:
             self._mark("in repair")
 
     def _free(self) -> None:
-        """Cancel the own job; wait until the node has none."""
-        for _second in range(_JOB_END_SECONDS):
-            if self._slurm.cancel(self._case.node):
-                return
-            self._world.pause(1)
-        raise Waiting("the end of a job")
+        free(self._slurm, self._world, self._case.node)
 
-    def _now(self) -> slurm.Node:
+    def _now(self) -> states.Node:
         return self._slurm.node(self._case.node)
 
     def _mark(self, text: str) -> None:
         self._slurm.drain(self._case.node, self._reason(text))
 
     def _reason(self, text: str) -> str:
-        return plan.reason(text, self._case.reason, slurm.MINE)
+        return plan.reason(text, self._case.reason, states.MINE)
 
     def _waited(self) -> float:
         """Return the seconds since the step began."""
@@ -298,6 +304,7 @@ class Steps:
             "capture": captured.text if captured else "",
             "categories": list(found.categories),
             "steps": list(found.steps),
+            "replaced_by": self._case.stand_in,
         }
         path = Path(self._settings.directory) / "tickets" / f"{self._case.id}.json"
         write(path, f"{json.dumps(ticket, indent=1)}\n".encode())
@@ -315,8 +322,3 @@ def write(path: Path, content: bytes) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     fresh.replace(path)
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"...{line[-_LONGEST:]}"

@@ -190,6 +190,10 @@ CASES = {
         _inventory(gpucluster_repair="present", repair_azure_steps=["redeploy"]),
         "repair_azure: found no subscription_id, resource_group; allowed with repair_azure_steps: both",
     ),
+    "a reservation of spares with a wrong name": (
+        _inventory(gpucluster_repair="present", repair_spares="my spares"),
+        "repair_spares: found 'my spares'; allowed: a letter",
+    ),
     "a disk to wipe that is not used": (_storage(scratch_wipe=["/dev/sdb"]), "scratch_wipe: /dev/sdb is not among"),
     "a wrong type": (_inventory(slurm_user_uid="many"), "slurm_user_uid"),
 }

@@ -39,7 +39,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_azure_machine": set(),
     "_azure_expiry": {"_azure_machine", "_system"},
     "_elastic": {"_azure_machine", "_system"},
-    "_repair": {"_azure_machine", "_health", "_system"},
+    "_repair": {"_azure_machine", "_elastic", "_health", "_system"},
     "_backup": {"_system"},
     "_firewall": {"_system"},
     "_motd": {"_system"},

@@ -12,7 +12,7 @@ import tarfile
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import AzureError
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import azure, journal, loop, plan, slurm, steps
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import azure, journal, loop, plan, slurm, world
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ RULES = [
     {"check": "nhc", "steps": [], "category": "G", "source": "s"},
 ]
 ROOT_JOB = slurm.JOB
+POOL = "spares"  # the reservation of the spares
 
 
 class Killed(BaseException):
@@ -41,16 +42,21 @@ class Machine:
         self.answers = True
         self.cured_by = ""  # the step that repairs the fault; empty is a healthy node, "nothing" is beyond repair
         self.partition = "gpu"
+        self.gres = "gpu:h100:8"
+        self.features = "(null)"
 
     @property
     def sick(self) -> bool:
         return bool(self.cured_by)
 
-    def show(self) -> str:
-        state = "+".join(sorted(self.flags, key=lambda flag: flag != "IDLE")) + ("" if self.answers else "*")
+    def show(self, busy: bool) -> str:
+        flags = self.flags - {"IDLE"} | {"ALLOCATED"} if busy else self.flags
+        state = "+".join(sorted(flags, key=lambda flag: flag not in ("IDLE", "ALLOCATED")))
+        state += "" if self.answers else "*"
         reason = f"   Reason={self.reason} [root@2026-11-22T18:00:00]\n" if self.reason else ""
         return (
-            f"NodeName={self.name} Arch=x86_64 CoresPerSocket=4\n   Gres=gpu:h100:8(S:0-1)\n"
+            f"NodeName={self.name} Arch=x86_64 CoresPerSocket=4\n   AvailableFeatures={self.features}\n"
+            f"   Gres={self.gres}(S:0-1)\n"
             f"   NodeAddr={self.name} NodeHostName={self.name}\n   State={state} ThreadsPerCore=1\n"
             f"   Partitions={self.partition},all\n   BootTime={self.boot} SlurmdStartTime=x\n"
             f"   CurrentWatts=0 AveWatts=0\n   \n{reason}\n"
@@ -65,6 +71,9 @@ class FakeSlurm:
         directory.mkdir(exist_ok=True)
         self.machines = {name: Machine(name) for name in names}
         self.reserved: dict[str, str] = {}
+        self.pool: set[str] = set()
+        self.capacity = True  # whether the cloud has machines
+        self.swapped: list[str] = []
         self.jobs: dict[str, tuple[str, list[str]]] = {}
         self.now = 1_790_000_000.0
         self.log: list[str] = []
@@ -102,8 +111,9 @@ class FakeSlurm:
             "scontrol show node": self._show_node,
             "scontrol create reservation": self._reserve,
             "scontrol show reservation": self._show_reservation,
+            "scontrol show hostnames": lambda words: (0, "\n".join(words[3].split(",")), ""),
             "scontrol reboot": self._reboot,
-            "scontrol update": self._update,
+            "scontrol update": self._update if args[2:] and args[2].startswith("NodeName=") else self._update_pool,
             "scontrol delete": self._delete,
             "squeue": self._squeue,
             "salloc": self._salloc,
@@ -117,27 +127,67 @@ class FakeSlurm:
 
     def _show_node(self, args: list[str]) -> tuple[int, str, str]:
         chosen = [self.machines[args[3]]] if len(args) > 3 else list(self.machines.values())
-        return 0, "\n".join(machine.show() for machine in chosen), ""
+        return 0, "\n".join(machine.show(bool(self._jobs_of(machine.name))) for machine in chosen), ""
 
     def _reserve(self, args: list[str]) -> tuple[int, str, str]:
         given = dict(word.split("=", 1) for word in args[3:])
         assert given["Users"] == "root"
+        if given["ReservationName"] == POOL:
+            assert not self.pool
+            self.pool.add(given["Nodes"])
+            return 0, "", ""
         if given["Nodes"] in self.reserved:
             return 1, "", "Error creating the reservation: Duplicate reservation"
         self.reserved[given["Nodes"]] = given["Comment"]
         return 0, "", ""
 
     def _show_reservation(self, args: list[str]) -> tuple[int, str, str]:
-        node = args[3].removeprefix("gpucluster_repair_")
-        if node not in self.reserved:
+        found = {f"gpucluster_repair_{node}": (node, case) for node, case in self.reserved.items()}
+        if self.pool:
+            found[POOL] = (",".join(sorted(self.pool)), "(null)")
+        chosen = [name for name in found if args[3:] in ([], [name])]
+        if args[3:] and not chosen:
             return 1, "", f"Reservation {args[3]} not found"
-        return 0, f"ReservationName={args[3]} StartTime=x\n   Comment={self.reserved[node]}\n", ""
+        return (
+            0,
+            "".join(self._reservation(name, *found[name]) for name in chosen) or "No reservations in the system",
+            "",
+        )
+
+    @staticmethod
+    def _reservation(name: str, nodes: str, comment: str) -> str:
+        return f"ReservationName={name} StartTime=x\n   Nodes={nodes} NodeCnt=1\n   Comment={comment}\n\n"
 
     def _delete(self, args: list[str]) -> tuple[int, str, str]:
-        node = args[2].partition("=")[2].removeprefix("gpucluster_repair_")
+        name = args[2].partition("=")[2]
+        if name == POOL:
+            (spare,) = self.pool
+            return self._leave_pool(spare)
+        node = name.removeprefix("gpucluster_repair_")
         machine = self.machines[node]
-        assert "DRAIN" in machine.flags or not machine.sick, "a sick node in service lost its reservation"
+        safe = "DRAIN" in machine.flags or not machine.sick or node in self.pool
+        assert safe, "a sick node in service lost its reservation"
         self.reserved.pop(node)
+        return 0, "", ""
+
+    def _update_pool(self, args: list[str]) -> tuple[int, str, str]:
+        sign, name = args[3][5], args[3].partition("=")[2]
+        assert args[2] == f"ReservationName={POOL}"
+        assert self.pool
+        if sign == "-" and len(self.pool) == 1:
+            return 1, "", "Error updating the reservation: Reservation request is invalid"
+        if sign == "-":
+            return self._leave_pool(name)
+        assert name not in self.pool
+        self.pool.add(name)
+        return 0, "", ""
+
+    def _leave_pool(self, spare: str) -> tuple[int, str, str]:
+        assert spare in self.reserved, "a spare was taken that its case has not reserved"
+        assert not self._jobs_of(spare)
+        assert not self.machines[spare].sick, "a sick spare was put into service"
+        self.pool.remove(spare)
+        self.swapped.append(spare)
         return 0, "", ""
 
     def _update(self, args: list[str]) -> tuple[int, str, str]:
@@ -147,10 +197,42 @@ class FakeSlurm:
             machine.flags.add("DRAIN")
             machine.reason = given["Reason"]
             return 0, "", ""
+        held = machine.name in self.reserved or machine.name in self.pool
+        assert held or given["State"] == "POWER_UP", "a node was changed without a reservation"
+        if given["State"].startswith("POWER_"):
+            return self._power(machine, given["State"])
         assert given["State"] == "RESUME"
-        assert machine.name in self.reserved, "a node was resumed without a reservation"
-        machine.flags, machine.reason = {"IDLE"}, ""
+        machine.flags, machine.reason = machine.flags & {"IDLE", "CLOUD"}, ""
         return 0, "", ""
+
+    def _power(self, machine: Machine, state: str) -> tuple[int, str, str]:
+        assert "CLOUD" in machine.flags
+        assert not self._jobs_of(machine.name), "power saving took the machine of a job"
+        if state == "POWER_DOWN":
+            self._captured(machine)
+            self.log.append(f"end {machine.name}")
+        if state == "POWER_UP" and "POWERED_DOWN" in machine.flags:
+            self.log.append(f"make {machine.name}")
+        if state == "POWER_DOWN" or "POWERED_DOWN" in machine.flags:
+            machine.flags.add(state)
+        return 0, "", ""
+
+    def save_power(self) -> None:
+        """Do what Slurm and gpucluster-elastic do until the next pass."""
+        for machine in self.machines.values():
+            flags = machine.flags
+            if "POWERING_DOWN" in flags:
+                machine.flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
+            elif "POWER_DOWN" in flags:
+                machine.flags = {"IDLE", "CLOUD", "POWERING_DOWN"}  # Slurm ends the drain
+            elif "POWERING_UP" in flags and not self.capacity:
+                machine.flags, machine.reason = {"IDLE", "CLOUD", "POWERED_DOWN"}, "gpucluster-elastic: no capacity"
+            elif "POWERING_UP" in flags:
+                machine.flags -= {"POWERING_UP"}
+                machine.boot, machine.answers = machine.boot + 1, True
+                self._cure(machine, "replace")
+            elif "POWER_UP" in flags:
+                machine.flags = flags - {"POWER_UP", "POWERED_DOWN"} | {"POWERING_UP"}
 
     def _reboot(self, args: list[str]) -> tuple[int, str, str]:
         machine = self.machines[args[3]]
@@ -260,8 +342,8 @@ class FakeSlurm:
     def repair(self, **more: t.Any) -> loop.Repair:
         """Return a program that was just started."""
         self.dead = False
-        world = steps.World(self.run, lambda: self.now, self.pause, self.post, lambda _options: FakeAzure(self))
-        return loop.Repair(self.settings(**more), slurm.Slurm(self.run), world, self.log.append)
+        access = world.World(self.run, lambda: self.now, self.pause, self.post, lambda _options: FakeAzure(self))
+        return loop.Repair(self.settings(**more), slurm.Slurm(self.run), access, self.log.append)
 
     def go_on(self, passes: int = 12, **more: t.Any) -> None:
         """Start the program again and again, as the timer does; nodes boot in between."""
@@ -274,6 +356,7 @@ class FakeSlurm:
             for machine in self.machines.values():
                 if "REBOOT_ISSUED" in machine.flags:
                     self.boot(machine.name)
+            self.save_power()
 
     def state(self, name: str) -> str:
         """Return the state of the last case of a node."""

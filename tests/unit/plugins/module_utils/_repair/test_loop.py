@@ -355,6 +355,9 @@ def test_a_mode_that_is_set_back_stops_a_repair(cluster: FakeSlurm) -> None:
     assert cluster.state("gpu1") == journal.PARKED
     assert cluster.machines["gpu1"].reason == FAULT
     assert "replace gpu1" not in cluster.log
+    cluster.go_on(8)  # and again act
+    assert cluster.state("gpu1") == journal.OUT
+    assert "replace gpu1" in cluster.log
 
 
 def test_two_controllers_never_repair_the_same_node(cluster: FakeSlurm, tmp_path: Path) -> None:
@@ -375,6 +378,7 @@ def test_two_controllers_never_repair_the_same_node(cluster: FakeSlurm, tmp_path
 def test_one_run_at_a_time_has_the_state_directory(tmp_path: Path) -> None:
     import subprocess
     import sys
+    import threading
 
     code = (
         "import fcntl, sys; stream = open(sys.argv[1], 'a'); fcntl.lockf(stream, fcntl.LOCK_EX); "
@@ -387,7 +391,10 @@ def test_one_run_at_a_time_has_the_state_directory(tmp_path: Path) -> None:
         assert other.stdout.readline() == "locked\n"
         with pytest.raises(journal.Busy), journal.alone(str(tmp_path)):
             pytest.fail("two runs at once")
-        other.communicate("")
+        timer = threading.Timer(0.5, lambda: other.communicate(""))
+        timer.start()
+        with journal.alone(str(tmp_path), 20):  # a command of an administrator waits
+            timer.join()
     with journal.alone(str(tmp_path)):
         pass
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import cli, node, plan, slurm
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import cli, node, plan, slurm, states
 from ansible_collections.hpcai.gpucluster.tests.unit.support.repair_cluster import packed
 
 ROOT = Path(__file__).parents[5]
@@ -41,7 +41,7 @@ NodeName=gpu2 Arch=x86_64 CoresPerSocket=2
 
 
 def test_nodes_are_read_as_slurm_prints_them() -> None:
-    first, second = slurm.parse(SHOWN)
+    first, second = states.parse(SHOWN)
 
     assert first.mine
     assert first.rebooting

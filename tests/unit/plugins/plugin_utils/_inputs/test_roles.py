@@ -41,6 +41,13 @@ ALICE = {"name": "alice", "uid": 2001, "groups": ["dev", "video"]}
             {"repair_azure_steps": ["redeploy"], "repair_azure": {"subscription_id": "x"}},
             "repair_azure: found no resource_group",
         ),
+        (
+            "repair",
+            {"repair_spares": "two words"},
+            "repair_spares: found 'two words'; allowed: a letter, then at most 63",
+        ),
+        ("repair", {"repair_spares": "9"}, "repair_spares: found '9'"),
+        ("repair", {"repair_spares": "gpucluster_repair_gpu1"}, "but not gpucluster_repair_ first"),
         ("scratch", {"scratch_wipe": ["/dev/sda"]}, "scratch_wipe: /dev/sda is not among scratch_devices"),
         ("slurm", {"slurm_config": {"ClusterName": "x"}}, "slurm_cluster_name sets this one"),
         ("users", {"users_accounts": [{"name": "alice", "uid": 1}]}, "users_accounts[0] (alice): uid"),
@@ -63,6 +70,9 @@ def test_the_providers_of_health_have_what_they_need() -> None:
 
     assert roles.problems("health", {"health_provider": "builtin", "health_nhc_lines": []}) == []
     assert roles.problems("repair", {"repair_azure_steps": [], "repair_azure": {"subscription_id": ""}}) == []
+    assert (
+        roles.problems("repair", {"repair_spares": ""}) == roles.problems("repair", {"repair_spares": "spares.2"}) == []
+    )
     place = {"subscription_id": "x", "resource_group": "y"}
     assert roles.problems("repair", {"repair_azure_steps": ["redeploy"], "repair_azure": place}) == []
     assert roles.problems("health", {"health_provider": "nhc", "health_nhc_source_checksum": checksum}) == []
