@@ -48,7 +48,8 @@ def test_machines_take_all_releases_from_the_bundle() -> None:
     assert facts["enroot_mirror"] == "/var/cache/gpucluster/bundle/current/enroot"
     assert facts["slurm_cache"] == "/cache/0123456789ab/slurm"
     assert facts["slurm_version"] == "24.11.5"
-    assert facts["nvidia_container_toolkit_key_checksum"] == "sha256:0"
+    # The repository of the bundle has the toolkit. A repository of its own would be a source of apt on the machine.
+    assert facts["nvidia_container_toolkit_repository"] == ""
 
 
 def test_a_cluster_has_no_containers_if_the_bundle_has_no_enroot() -> None:
