@@ -108,7 +108,7 @@ def test_slurm_and_pyxis_are_built_from_the_archives_of_the_bundle() -> None:
 
 def test_the_container_toolkit_comes_from_a_mirror_directory_that_has_it_only(tmp_path: Path) -> None:
     tasks, templar = _collect(bundle_mirror=str(tmp_path))
-    task = tasks["Take the container toolkit from the mirror"]
+    task = tasks["Use the container toolkit of the mirror"]
 
     assert not templar.evaluate_conditional(task["when"])
     (tmp_path / "libnvidia-container").mkdir()
