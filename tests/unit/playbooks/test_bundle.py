@@ -48,7 +48,8 @@ def test_machines_take_all_releases_from_the_bundle() -> None:
     assert facts["enroot_mirror"] == "/var/cache/gpucluster/bundle/current/enroot"
     assert facts["slurm_cache"] == "/cache/0123456789ab/slurm"
     assert facts["slurm_version"] == "24.11.5"
-    assert facts["nvidia_container_toolkit_key_checksum"] == "sha256:0"
+    # The repository of the bundle has the toolkit. A repository of its own would be a source of apt on the machine.
+    assert facts["nvidia_container_toolkit_repository"] == ""
 
 
 def test_a_cluster_has_no_containers_if_the_bundle_has_no_enroot() -> None:
@@ -84,6 +85,34 @@ def test_packages_that_depend_on_each_other_are_installed_at_once() -> None:
 
     assert "loop" not in tasks[0]
     assert command[-3:] == ["install", *packages]
+
+
+def _collect(**variables: t.Any) -> tuple[dict[str, t.Any], Templar]:
+    """Return the tasks that fill a bundle, by name, and what reads their templates."""
+    tasks: t.Any = DataLoader().load_from_file(str(PLAYBOOKS / "tasks/bundle_collect.yml"), trusted_as_template=True)
+    templar = Templar(loader=DataLoader(), variables={**_variables("bundle.yml"), **variables})
+    return {task["name"]: task for task in tasks}, templar
+
+
+def test_slurm_and_pyxis_are_built_from_the_archives_of_the_bundle() -> None:
+    """A mirror directory may lack them; then they were downloaded into the bundle."""
+    paths = {"__slurm_upstream_path": "slurm/slurm-1.tar.bz2", "__pyxis_upstream_path": "pyxis/pyxis-1.tar.gz"}
+    tasks, templar = _collect(**paths)
+    slurm = tasks["Build Slurm, or take the packages of the cache"]["vars"]
+    pyxis = tasks["Build pyxis against this build of Slurm"]["vars"]
+    node = "file:///srv/gpucluster-bundle/node"
+
+    assert templar.template(slurm["slurm_source_url"]) == f"{node}/slurm/slurm-1.tar.bz2"
+    assert templar.template(pyxis["pyxis_source_url"]) == f"{node}/pyxis/pyxis-1.tar.gz"
+
+
+def test_the_container_toolkit_comes_from_a_mirror_directory_that_has_it_only(tmp_path: Path) -> None:
+    tasks, templar = _collect(bundle_mirror=str(tmp_path))
+    task = tasks["Use the container toolkit of the mirror"]
+
+    assert not templar.evaluate_conditional(task["when"])
+    (tmp_path / "libnvidia-container").mkdir()
+    assert templar.evaluate_conditional(task["when"])
 
 
 def _packages_of_roles() -> list[tuple[str, str]]:
