@@ -208,17 +208,18 @@ class LongJob:
         if "JobState=RUNNING" not in text or "Restarts=0" not in text:
             raise BenchmarkError(f"job {self.number} did not survive: {text.split()[:12]}")
 
-    def end(self, timeout: float) -> None:
-        """Cancel it and wait until it is gone."""
+    def end(self, timeout: float) -> float:
+        """Cancel it; return the seconds until each of its nodes has ended it and slurmctld knows."""
         time.sleep(5)  # a slurmctld that has just started may lose the message, and sends it again after MessageTimeout
         call("scancel", self.number)
-        until("the long job ended", timeout, lambda: not call("squeue", "-h", "--jobs", self.number).strip())
+        return until("the long job ended", timeout, lambda: not call("squeue", "-h", "--jobs", self.number).strip())
 
 
 def answers(host: str = "") -> bool:
     """Return whether a controller, or the one on a host, answers as the active one."""
-    call("squeue", "--noheader", "--states=running", timeout=30)
-    return not host or bool(re.search(rf"\w+\(\w+\) at {host} is UP", call("scontrol", "ping", timeout=30)))
+    # While only a standby answers, a client sleeps for half of SlurmctldTimeout before it tries again.
+    call("squeue", "--noheader", "--states=running", timeout=5)
+    return not host or bool(re.search(rf"\w+\(\w+\) at {host} is UP", call("scontrol", "ping", timeout=5)))
 
 
 def restart(nodes: int, job_nodes: int, timeout: float) -> dict[str, float]:
@@ -230,7 +231,7 @@ def restart(nodes: int, job_nodes: int, timeout: float) -> dict[str, float]:
     until("all nodes respond", timeout, lambda: responding() >= nodes)
     result = {"answers_s": answered, "knows_all_nodes_s": time.monotonic() - begin}
     job.check()
-    job.end(timeout)
+    result["job_ends_on_all_nodes_s"] = job.end(timeout)
     return result
 
 
@@ -258,5 +259,5 @@ def takeover(nodes: int, job_nodes: int, standby: str, timeout: float) -> dict[s
     until("the first has heard of all nodes", timeout, lambda: responding() >= nodes)
     result["return_s"] = time.monotonic() - begin
     job.check()
-    job.end(timeout)
+    result["job_ends_on_all_nodes_s"] = job.end(timeout)
     return result
