@@ -21,6 +21,14 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring.gpu i
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests/benchmark/collector_cost.py"
 ROW = ", ".join({"index": "0", "pci.bus_id": "00000000:01:00.0", "name": "H100"}.get(field, "1") for field in FIELDS)
+DATABASE = """Remote Procedure Call statistics by message type
+	DBD_NODE_STATE           ( 1432) count:500    ave_time:70514  total_time:35257281
+	DBD_SEND_MULT_MSG        ( 1474) count:99     ave_time:327977 total_time:32469809
+	DBD_STEP_COMPLETE        ( 1441) count:4      ave_time:469938 total_time:1879755
+
+Remote Procedure Call statistics by user
+	slurm               (     64030) count:634    ave_time:113531 total_time:71978953
+"""
 BURN = "import time; end = time.process_time() + {}\nwhile time.process_time() < end: pass"
 
 
@@ -127,6 +135,15 @@ def test_the_share_of_the_collectors_is_what_a_pass_asks_beside_the_requests_of_
         "own_percent_of_others": 2,
         "own_percent_of_slurmctld_cpu": pytest.approx(0.16),
     }
+
+
+def test_a_request_to_slurmdbd_that_holds_others_does_not_count(
+    monitoring: t.Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = sys.modules[monitoring.call.__module__]
+    monkeypatch.setattr(controller, "call", lambda *_arguments: DATABASE)
+
+    assert controller.database_rpcs() == (504, 37_137_036)
 
 
 def test_an_idle_slurmctld_has_no_share(monitoring: t.Any) -> None:
