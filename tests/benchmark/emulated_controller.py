@@ -18,6 +18,7 @@ from pathlib import Path
 TICKS = os.sysconf("SC_CLK_TCK")
 RUNNERS = 8  # sbatch commands at the same time
 TRIES = 5
+TASK = "sleep 3000"  # of the long job
 
 Requests = dict[str, tuple[int, int]]  # number and total microseconds by type of request, or by user
 
@@ -53,6 +54,15 @@ def pids(name: str) -> list[int]:
         with contextlib.suppress(OSError):
             if path.read_text(encoding="utf-8").strip() == name:
                 found.append(int(path.parent.name))
+    return found
+
+
+def running(command: str) -> int:
+    """Return the number of processes that were started with this command."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += path.read_bytes().split(b"\0")[:-1] == command.encode().split()
     return found
 
 
@@ -197,11 +207,12 @@ class LongJob:
     """A job over all nodes with a step that runs while slurmctld is away."""
 
     def __init__(self, nodes: int, timeout: float) -> None:
-        """Submit it and wait until its step runs."""
-        step = "srun --mpi=none --ntasks-per-node=1 sleep 3000"
+        """Submit it and wait until its step runs on all nodes, which are on this machine."""
+        step = f"srun --mpi=none --ntasks-per-node=1 {TASK}"
         options = ["--parsable", f"--nodes={nodes}", "--output=/dev/null", "--chdir=/tmp"]
         self.number = call("sbatch", *options, "--wrap", step).strip()
-        until("the long job runs", timeout, lambda: f"{self.number}.0" in call("squeue", "--steps", "-h", "-o", "%i"))
+        # squeue names the step before its first task starts.
+        until("the long job runs on all nodes", timeout, lambda: running(TASK) >= nodes)
 
     def check(self) -> None:
         """Raise an error unless the job still runs, in its first start."""

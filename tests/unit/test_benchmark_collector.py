@@ -146,6 +146,17 @@ def test_a_request_to_slurmdbd_that_holds_others_does_not_count(
     assert controller.database_rpcs() == (504, 37_137_036)
 
 
+def test_the_tasks_of_the_long_job_are_counted(monitoring: t.Any) -> None:
+    controller = sys.modules[monitoring.call.__module__]
+    processes = [subprocess.Popen(["sleep", seconds]) for seconds in ("30.25", "30.25", "30.5")]
+    try:
+        controller.until("two run", 20, lambda: controller.running("sleep 30.25") == 2)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 def test_an_idle_slurmctld_has_no_share(monitoring: t.Any) -> None:
     none = monitoring.Minutes({}, {}, 0.0)
     watched = none._replace(passes=(monitoring.Pass(0.2, 0.1, {"REQUEST_JOB_INFO": (1, 200)}),))
