@@ -18,7 +18,7 @@ from pathlib import Path
 TICKS = os.sysconf("SC_CLK_TCK")
 RUNNERS = 8  # sbatch commands at the same time
 TRIES = 5
-TASK = "sleep 3000"  # of the long job
+TASK = "/usr/bin/sleep 3000"  # of the long job; with its path, since srun starts it so
 
 Requests = dict[str, tuple[int, int]]  # number and total microseconds by type of request, or by user
 
