@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What emulated_slurmd.py measures of slurmctld and slurmdbd: jobs, restart, takeover, monitoring, and their cost."""
+"""What emulated_slurmd.py measures of slurmctld and slurmdbd: jobs, restart, takeover, and their cost."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ import re
 import subprocess
 import time
 import typing as t
-import urllib.request
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 RUNNERS = 8  # sbatch commands at the same time
 TRIES = 5
-METRICS = "/usr/local/sbin/gpucluster-metrics"
-PAGE = Path("/run/gpucluster-status/gpucluster-status.html")
-# What the collectors ask slurmctld. Nothing else asks it in the measured minutes, but sdiag once for each minute.
-READS = ("REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO", "REQUEST_JOB_INFO", "REQUEST_STATS_INFO")
+TASK = "/usr/bin/sleep 3000"  # of the long job; with its path, since srun starts it so
 
 Requests = dict[str, tuple[int, int]]  # number and total microseconds by type of request, or by user
 
@@ -58,6 +54,15 @@ def pids(name: str) -> list[int]:
         with contextlib.suppress(OSError):
             if path.read_text(encoding="utf-8").strip() == name:
                 found.append(int(path.parent.name))
+    return found
+
+
+def running(command: str) -> int:
+    """Return the number of processes that were started with this command."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += path.read_bytes().split(b"\0")[:-1] == command.encode().split()
     return found
 
 
@@ -98,8 +103,9 @@ def added(before: Requests, after: Requests) -> Requests:
 
 def database_rpcs() -> tuple[int, int]:
     """Return the number of requests to slurmdbd and their microseconds since its start."""
+    # DBD_SEND_MULT_MSG holds other requests, and slurmdbd counts each of these as well.
     text = call("sacctmgr", "show", "stats").partition("statistics by user")[0]
-    rows = re.findall(r"^\s+DBD_\w+\s*\(.*?\)\s*count:(\d+).*?total_time:(\d+)", text, re.MULTILINE)
+    rows = re.findall(r"^\s+DBD_(?!SEND_MULT_MSG)\w+\s*\(.*?\)\s*count:(\d+).*?total_time:(\d+)", text, re.MULTILINE)
     return sum(int(count) for count, _time in rows), sum(int(micros) for _count, micros in rows)
 
 
@@ -201,11 +207,12 @@ class LongJob:
     """A job over all nodes with a step that runs while slurmctld is away."""
 
     def __init__(self, nodes: int, timeout: float) -> None:
-        """Submit it and wait until its step runs."""
-        step = "srun --mpi=none --ntasks-per-node=1 sleep 3000"
+        """Submit it and wait until its step runs on all nodes, which are on this machine."""
+        step = f"srun --mpi=none --ntasks-per-node=1 {TASK}"
         options = ["--parsable", f"--nodes={nodes}", "--output=/dev/null", "--chdir=/tmp"]
         self.number = call("sbatch", *options, "--wrap", step).strip()
-        until("the long job runs", timeout, lambda: f"{self.number}.0" in call("squeue", "--steps", "-h", "-o", "%i"))
+        # squeue names the step before its first task starts.
+        until("the long job runs on all nodes", timeout, lambda: running(TASK) >= nodes)
 
     def check(self) -> None:
         """Raise an error unless the job still runs, in its first start."""
@@ -213,17 +220,18 @@ class LongJob:
         if "JobState=RUNNING" not in text or "Restarts=0" not in text:
             raise BenchmarkError(f"job {self.number} did not survive: {text.split()[:12]}")
 
-    def end(self, timeout: float) -> None:
-        """Cancel it and wait until it is gone."""
+    def end(self, timeout: float) -> float:
+        """Cancel it; return the seconds until each of its nodes has ended it and slurmctld knows."""
         time.sleep(5)  # a slurmctld that has just started may lose the message, and sends it again after MessageTimeout
         call("scancel", self.number)
-        until("the long job ended", timeout, lambda: not call("squeue", "-h", "--jobs", self.number).strip())
+        return until("the long job ended", timeout, lambda: not call("squeue", "-h", "--jobs", self.number).strip())
 
 
 def answers(host: str = "") -> bool:
     """Return whether a controller, or the one on a host, answers as the active one."""
-    call("squeue", "--noheader", "--states=running", timeout=30)
-    return not host or bool(re.search(rf"\w+\(\w+\) at {host} is UP", call("scontrol", "ping", timeout=30)))
+    # While only a standby answers, a client sleeps for half of SlurmctldTimeout before it tries again.
+    call("squeue", "--noheader", "--states=running", timeout=5)
+    return not host or bool(re.search(rf"\w+\(\w+\) at {host} is UP", call("scontrol", "ping", timeout=5)))
 
 
 def restart(nodes: int, job_nodes: int, timeout: float) -> dict[str, float]:
@@ -235,7 +243,7 @@ def restart(nodes: int, job_nodes: int, timeout: float) -> dict[str, float]:
     until("all nodes respond", timeout, lambda: responding() >= nodes)
     result = {"answers_s": answered, "knows_all_nodes_s": time.monotonic() - begin}
     job.check()
-    job.end(timeout)
+    result["job_ends_on_all_nodes_s"] = job.end(timeout)
     return result
 
 
@@ -263,94 +271,5 @@ def takeover(nodes: int, job_nodes: int, standby: str, timeout: float) -> dict[s
     until("the first has heard of all nodes", timeout, lambda: responding() >= nodes)
     result["return_s"] = time.monotonic() - begin
     job.check()
-    job.end(timeout)
+    result["job_ends_on_all_nodes_s"] = job.end(timeout)
     return result
-
-
-def scraped(url: str) -> tuple[float, int]:
-    """Return the seconds and the bytes of one reading of an exporter."""
-    begin = time.monotonic()
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=60) as answer:
-        size = len(answer.read())
-    return time.monotonic() - begin, size
-
-
-class Minutes(t.NamedTuple):
-    """Some measured minutes: their requests by type and by user, processor seconds of slurmctld, longest collection."""
-
-    types: Requests
-    users: Requests
-    cpu: float
-    took: float
-
-
-def minute(load: int, timeout: float, collect: bool) -> Minutes:
-    """Measure a minute in which so many jobs are submitted, with or without a pass of the collectors."""
-    users, cost, begin, took = rpcs("user"), Cost(), time.monotonic(), 0.0
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        jobs = pool.submit(submitted_within, load, 50)
-        time.sleep(10)
-        if collect:
-            start = time.monotonic()
-            call(METRICS, timeout=timeout)
-            took = time.monotonic() - start
-        jobs.result()
-    time.sleep(max(0.0, begin + 60 - time.monotonic()))
-    cpu = cost.end()["slurmctld_cpu_s"]
-    return Minutes(cost.types, added(users, rpcs("user")), cpu, took)
-
-
-def together(found: t.Sequence[Minutes]) -> Minutes:
-    """Return the sum of some minutes."""
-
-    def total(parts: t.Iterable[Requests]) -> Requests:
-        result: Requests = {}
-        for name, (count, micros) in (item for part in parts for item in part.items()):
-            known = result.get(name, (0, 0))
-            result[name] = (known[0] + count, known[1] + micros)
-        return result
-
-    cpu, took = sum(one.cpu for one in found), max(one.took for one in found)
-    return Minutes(total(one.types for one in found), total(one.users for one in found), cpu, took)
-
-
-def share(quiet: Minutes, watched: Minutes, minutes: int) -> dict[str, float]:
-    """Return what the collectors add to slurmctld for each minute, and its share of the other requests' time."""
-    none = (0, 0)
-    own = [(watched.types.get(name, none), quiet.types.get(name, none)) for name in READS]
-    micros = sum(one[1] - was[1] for one, was in own)
-    others = [one for name, one in quiet.types.items() if name != "REQUEST_STATS_INFO"]  # of this benchmark
-    others_micros = sum(time for _count, time in others)
-    return {
-        "own_requests_a_minute": sum(one[0] - was[0] for one, was in own) / minutes,
-        "own_ms_a_minute": micros / 1e3 / minutes,
-        "others_requests_a_minute": sum(count for count, _time in others) / minutes,
-        "others_ms_a_minute": others_micros / 1e3 / minutes,
-        "own_percent_of_others": 100 * micros / others_micros if others_micros else float("inf"),
-    }
-
-
-def monitoring(minutes: int, load: int, timeout: float) -> dict[str, t.Any]:
-    """Compare minutes with a pass of the collectors and minutes without, in turn, while so many jobs are submitted."""
-    found: dict[bool, list[Minutes]] = {False: [], True: []}
-    for _minute in range(minutes):
-        for collect, parts in found.items():
-            parts.append(minute(load, timeout, collect))
-    quiet, watched = (together(parts) for parts in found.values())
-    call("systemctl", "start", "prometheus-node-exporter")
-    time.sleep(5)
-    seconds, size = scraped(f"http://{os.uname().nodename}:9100/metrics")
-    call("systemctl", "stop", "gpucluster-metrics.timer", "prometheus-node-exporter")
-    return {
-        "minutes": minutes,
-        "jobs_a_minute": load,
-        "collectors_and_page_s": watched.took,
-        "page_kb": PAGE.stat().st_size // 1000,
-        "scrape_s": seconds,
-        "scrape_kb": size // 1000,
-        **share(quiet, watched, minutes),
-        "without_slurmctld_cpu_s": quiet.cpu,
-        "with_slurmctld_cpu_s": watched.cpu,
-        **{f"without_{name}_count_us": one for name, one in sorted({**quiet.types, **quiet.users}.items())},
-        **{f"with_{name}_count_us": one for name, one in sorted({**watched.types, **watched.users}.items())},
-    }

@@ -17,14 +17,15 @@ each at a port of its own, with spool directory, log and PID file by node name:
 Slurm has to be built with --enable-multiple-slurmd: all of them share one munged, and only such a build takes a
 credential that another slurmd of the machine has seen. Debian's own packages are. What the script started, it ends.
 
-Use it on a quiet machine. A job over all nodes starts one slurmstepd for each at once: 100 nodes took 8 s on two
-cores that were busy otherwise, 500 nodes keep such a machine busy for minutes.
+Use it on a quiet machine. A job over 500 nodes starts 1,000 slurmstepd at once, which keeps two cores busy for half a
+minute. others_processors says how many of the used cores other work had meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import re
@@ -37,16 +38,12 @@ import typing as t
 from pathlib import Path
 
 from . import emulated_controller as controller
+from . import emulated_monitoring as monitoring
 from .emulated_controller import BenchmarkError, call
+from .emulated_machine import Processors, affordable, allow_threads, use_cpus
 
-# Memory of one slurmd with one step, and its threads: 3 MiB, 12 threads and 8 MiB of slurmstepd were measured on Slurm
-# 24.11.5. A quarter of the free memory is kept.
-MIB_OF_SLURMD = 12
 # What big_sys.shtml recommends. Each slurmstepd closes that number of files when it starts: a million takes a minute.
 FILES = 8192
-THREADS_OF_SLURMD = 20
-PIDS_MAX = (Path("/sys/fs/cgroup/pids/pids.max"), Path("/sys/fs/cgroup/pids.max"))
-GONE = re.compile(r"down|unk|drain|fail|inval|\*")
 
 
 def check() -> str:
@@ -67,28 +64,6 @@ def nodes(prefix: str, count: int) -> list[str]:
     if not found:
         raise BenchmarkError(f"slurm.conf has no node whose name begins with {prefix!r}")
     return found[:count]
-
-
-def affordable(count: int) -> int:
-    """Return how many slurmd the free memory allows."""
-    text = Path("/proc/meminfo").read_text(encoding="utf-8")
-    free = int((re.search(r"MemAvailable:\s+(\d+)", text) or ["", "0"])[1]) // 1024
-    return min(count, max(1, int(free * 0.75) // MIB_OF_SLURMD))
-
-
-def allow_threads(count: int) -> None:
-    """Lift the limit of processes and threads of a container where it is too low."""
-    for path in filter(Path.exists, PIDS_MAX):
-        limit = path.read_text(encoding="utf-8").strip()
-        if limit == "max" or int(limit) >= count * THREADS_OF_SLURMD:
-            continue
-        try:
-            path.write_text("max", encoding="utf-8")
-        except OSError as exc:
-            raise BenchmarkError(
-                f"{path} allows {limit} processes and threads, {count} slurmd need {count * THREADS_OF_SLURMD}; "
-                "make the container with --pids-limit=-1"
-            ) from exc
 
 
 def states(names: t.Sequence[str]) -> dict[str, str]:
@@ -196,23 +171,27 @@ def measure(names: t.Sequence[str], options: argparse.Namespace) -> dict[str, t.
     """Return the times of everything, in seconds."""
     timeout, job_nodes = options.timeout, min(options.job_nodes or len(names), len(names))
     result: dict[str, t.Any] = {"nodes": len(names), "job_nodes": job_nodes}
-    begin = time.monotonic()
+    first, used = time.monotonic(), Processors()
     running = start(names, options)
     try:
         wait_idle(names, timeout, running)
-        show(result, "start_to_all_idle_s", time.monotonic() - begin)
+        show(result, "start_to_all_idle_s", time.monotonic() - first)
         show(result, "slurmd_restarts", sum(one.restarts for one in running))
         result["slurmd_memory_mib"], result["slurmd_threads"] = memory(running)
         for step in (1, 2):
             show(result, f"job_{step}_s", run_job(names[:job_nodes], timeout))
             wait_idle(names, timeout)
         show(result, "reconfigure", reconfigure(names, timeout))
+        show(result, "start_job_reconfigure_others_processors", used.others())
         for name, phase in phases(len(names), job_nodes, options).items():
-            if name not in options.skip:
+            if name.partition("_")[0] not in options.skip:
+                begin, used = time.monotonic(), Processors()
                 show(result, name, phase())
+                show(result, f"{name}_memory_mib", memory_of_daemons())
                 wait_idle(names, timeout)
-        for daemon in ("slurmctld", "slurmdbd"):
-            show(result, f"{daemon}_memory_mib", controller.memory_mib(daemon))
+                show(result, f"{name}_phase_s", time.monotonic() - begin)
+                show(result, f"{name}_others_processors", used.others())
+        show(result, "all_s", time.monotonic() - first)
     finally:
         stop(running)
     return result
@@ -221,14 +200,25 @@ def measure(names: t.Sequence[str], options: argparse.Namespace) -> dict[str, t.
 def phases(nodes: int, job_nodes: int, options: argparse.Namespace) -> dict[str, t.Callable[[], dict[str, t.Any]]]:
     """Return what is measured of the controller, by name."""
     timeout = options.timeout
+    watched = {
+        f"monitoring_{load}": functools.partial(monitoring.measure, options.minutes, load, timeout)
+        for load in sorted(options.loads)
+    }
+    # slurmctld keeps jobs that ended for minutes, so the quiet queue comes first.
     found: dict[str, t.Callable[[], dict[str, t.Any]]] = {
+        **{name: measure for name, measure in watched.items() if name == "monitoring_0"},
         "jobs": lambda: controller.many_jobs(options.jobs, 60, timeout),
-        "monitoring": lambda: controller.monitoring(options.minutes, options.load, timeout),
+        **{name: measure for name, measure in watched.items() if name != "monitoring_0"},
         "restart": lambda: controller.restart(nodes, job_nodes, timeout),
     }
     if options.standby:
         found["takeover"] = lambda: controller.takeover(nodes, job_nodes, options.standby, timeout)
     return found
+
+
+def memory_of_daemons() -> dict[str, int]:
+    """Return the memory of the daemons of the first controller."""
+    return {daemon: controller.memory_mib(daemon) for daemon in ("slurmctld", "slurmdbd")}
 
 
 def show(result: dict[str, t.Any], name: str, value: t.Any) -> None:
@@ -251,14 +241,6 @@ def reconfigure(names: t.Sequence[str], timeout: float) -> dict[str, float]:
     return {"command_s": took, "all_registered_s": time.monotonic() - begin}
 
 
-def use_cpus(count: int) -> None:
-    """Let every process of this machine use only so many processors."""
-    allowed = sorted(os.sched_getaffinity(0))[:count]
-    for path in Path("/proc").glob("[0-9]*/task/[0-9]*"):
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(int(path.name), allowed)
-
-
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -271,8 +253,14 @@ def main() -> int:
     parser.add_argument("--conf-server", default="", help="servers of the configuration; the file of this machine ()")
     parser.add_argument("--standby", default="", help="name of the second controller; none ()")
     parser.add_argument("--jobs", type=int, default=500, help="number of jobs that are submitted in a minute (500)")
-    parser.add_argument("--minutes", type=int, default=2, help="minutes with and without monitoring (2)")
-    parser.add_argument("--load", type=int, default=40, help="jobs that are submitted in each of these minutes (40)")
+    parser.add_argument("--minutes", type=int, default=1, help="minutes with and without monitoring (1)")
+    parser.add_argument(
+        "--loads",
+        type=int,
+        nargs="*",
+        default=[500, 0],
+        help="jobs that are submitted in each of these minutes (500 0)",
+    )
     parser.add_argument("--skip", nargs="*", default=[], help="jobs, monitoring, restart, takeover ()")
     parser.add_argument("--cpus", type=int, default=2, help="processors that the machine may use (2)")
     parser.add_argument("--timeout", type=float, default=600, help="seconds that each step may take (600)")

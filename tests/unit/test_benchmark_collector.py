@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -20,6 +21,14 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring.gpu i
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests/benchmark/collector_cost.py"
 ROW = ", ".join({"index": "0", "pci.bus_id": "00000000:01:00.0", "name": "H100"}.get(field, "1") for field in FIELDS)
+DATABASE = """Remote Procedure Call statistics by message type
+	DBD_NODE_STATE           ( 1432) count:500    ave_time:70514  total_time:35257281
+	DBD_SEND_MULT_MSG        ( 1474) count:99     ave_time:327977 total_time:32469809
+	DBD_STEP_COMPLETE        ( 1441) count:4      ave_time:469938 total_time:1879755
+
+Remote Procedure Call statistics by user
+	slurm               (     64030) count:634    ave_time:113531 total_time:71978953
+"""
 BURN = "import time; end = time.process_time() + {}\nwhile time.process_time() < end: pass"
 
 
@@ -39,8 +48,13 @@ def cost() -> t.Any:
 
 
 @pytest.fixture
-def controller() -> t.Any:
-    return loaded(ROOT / "tests/benchmark/emulated_controller.py")
+def monitoring() -> t.Any:
+    return importlib.import_module("ansible_collections.hpcai.gpucluster.tests.benchmark.emulated_monitoring")
+
+
+@pytest.fixture
+def machine() -> t.Any:
+    return importlib.import_module("ansible_collections.hpcai.gpucluster.tests.benchmark.emulated_machine")
 
 
 def run(directory: Path, nvidia_smi: str) -> tuple[int, list[str]]:
@@ -100,37 +114,96 @@ def test_a_pass_over_the_budget_is_named(cost: t.Any) -> None:
     assert cost.faults("gpu alone", [late._replace(user=0.1)] * 3) == []
 
 
-def test_requests_between_two_readings(controller: t.Any) -> None:
+def test_requests_between_two_readings(monitoring: t.Any) -> None:
     before, after = {"A": (3, 300), "B": (1, 10)}, {"A": (5, 700), "B": (1, 10), "C": (2, 40)}
 
-    assert controller.added(before, after) == {"A": (2, 400), "C": (2, 40)}
+    assert monitoring.added(before, after) == {"A": (2, 400), "C": (2, 40)}
 
 
-def test_the_share_of_the_collectors_is_what_they_ask_beyond_the_minutes_without(controller: t.Any) -> None:
-    # Two minutes each. sdiag of the benchmark is in both, and jobs cost more in the watched minutes by chance.
-    quiet = controller.Minutes({"SUBMIT": (80, 40_000), "REQUEST_STATS_INFO": (4, 800)}, {}, 0.5, 0.0)
-    types = {"SUBMIT": (80, 60_000), "REQUEST_STATS_INFO": (6, 1_200), "REQUEST_JOB_INFO": (2, 400)}
-    watched = controller.Minutes(types, {}, 0.5, 0.2)
+def test_the_share_of_the_collectors_is_what_a_pass_asks_beside_the_requests_of_minutes_without(
+    monitoring: t.Any,
+) -> None:
+    # Two minutes each. sdiag is of the benchmark, and a health check asked for nodes.
+    types = {"SUBMIT": (80, 38_000), "REQUEST_NODE_INFO": (4, 2_000), "REQUEST_STATS_INFO": (4, 800)}
+    passes = (monitoring.Pass(0.2, 0.1, {"REQUEST_JOB_INFO": (1, 200), "REQUEST_NODE_INFO": (1, 200)}),) * 2
 
-    assert controller.share(quiet, watched, 2) == {
+    assert monitoring.share(monitoring.Minutes(types, {}, 0.5), monitoring.Minutes({}, {}, 0.5, passes), 2) == {
         "own_requests_a_minute": 2,
         "own_ms_a_minute": 0.4,
-        "others_requests_a_minute": 40,
+        "others_requests_a_minute": 42,
         "others_ms_a_minute": 20,
         "own_percent_of_others": 2,
+        "own_percent_of_slurmctld_cpu": pytest.approx(0.16),
     }
 
 
-def test_an_idle_slurmctld_has_no_share(controller: t.Any) -> None:
-    none = controller.Minutes({}, {}, 0.0, 0.0)
-    watched = none._replace(types={"REQUEST_JOB_INFO": (1, 200)})
+def test_a_request_to_slurmdbd_that_holds_others_does_not_count(
+    monitoring: t.Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = sys.modules[monitoring.call.__module__]
+    monkeypatch.setattr(controller, "call", lambda *_arguments: DATABASE)
 
-    assert controller.share(none, watched, 1)["own_percent_of_others"] == float("inf")
+    assert controller.database_rpcs() == (504, 37_137_036)
 
 
-def test_minutes_are_added_up(controller: t.Any) -> None:
-    one = controller.Minutes({"A": (1, 10)}, {"root": (1, 10)}, 0.5, 0.1)
+def test_the_tasks_of_the_long_job_are_counted(monitoring: t.Any) -> None:
+    controller = sys.modules[monitoring.call.__module__]
+    processes = [subprocess.Popen(["sleep", seconds]) for seconds in ("30.25", "30.25", "30.5")]
+    try:
+        controller.until("two run", 20, lambda: controller.running("sleep 30.25") == 2)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
-    assert controller.together([one, one._replace(types={"B": (2, 5)}, took=0.3)]) == controller.Minutes(
-        {"A": (1, 10), "B": (2, 5)}, {"root": (2, 20)}, 1.0, 0.3
+
+def test_an_idle_slurmctld_has_no_share(monitoring: t.Any) -> None:
+    none = monitoring.Minutes({}, {}, 0.0)
+    watched = none._replace(passes=(monitoring.Pass(0.2, 0.1, {"REQUEST_JOB_INFO": (1, 200)}),))
+
+    assert monitoring.share(none, watched, 1)["own_percent_of_others"] == float("inf")
+
+
+def test_minutes_are_added_up(monitoring: t.Any) -> None:
+    one = monitoring.Minutes({"A": (1, 10)}, {"root": (1, 10)}, 0.5)
+    other = one._replace(types={"B": (2, 5)}, passes=(monitoring.Pass(0.2, 0.1, {}),))
+
+    assert monitoring.together([one, other]) == monitoring.Minutes(
+        {"A": (1, 10), "B": (2, 5)}, {"root": (2, 20)}, 1.0, other.passes
     )
+
+
+def test_a_pass_is_counted_without_the_question_of_the_benchmark(
+    monitoring: t.Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    readings = iter(
+        [{"SUBMIT": (1, 9)}, {"SUBMIT": (2, 18), "REQUEST_JOB_INFO": (1, 70), "REQUEST_STATS_INFO": (2, 80)}]
+    )
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nsleep 0.1\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr(monitoring, "rpcs", lambda: next(readings))
+    monkeypatch.setattr(monitoring, "METRICS", str(program))
+
+    found = monitoring.one_pass(30)
+
+    assert found.types == {"REQUEST_JOB_INFO": (1, 70), "REQUEST_STATS_INFO": (1, 40)}
+    assert found.took >= 0.1
+
+
+def test_the_processors_that_other_work_uses_are_those_that_no_process_of_the_container_used(
+    machine: t.Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter([(100.0, 50.0, 20.0), (110.0, 65.0, 30.0)])
+    monkeypatch.setattr(machine.Processors, "_now", staticmethod(lambda: next(now)))
+
+    assert machine.Processors().others() == 0.5
+
+
+def test_the_processor_time_of_a_process_is_ours(machine: t.Any) -> None:
+    before = machine.Processors._now()
+    subprocess.run([sys.executable, "-c", BURN.format(0.3)], check=True, timeout=60)
+    spent = [now - was for now, was in zip(machine.Processors._now(), before)]
+
+    assert spent[2] >= 0.3
+    assert spent[1] > 0
