@@ -43,6 +43,29 @@ def errors() -> dict[str, float]:
     return found
 
 
+def errors_at_another_speed() -> dict[str, list[float]]:
+    """Return the errors of second runs that are faster or slower than the first one was, or become so in the middle."""
+    shipped = history.read(history.SHIPPED)
+    events = replays.stream("third")
+    first = replays.replay(replays.at_pace(replays.stream("first"), 1.0, 0.3, 99), [], []).as_run()
+    known = [replays.replay(replays.stream(name), [], []).as_run() for name in ("second", "first")]
+    seeds = range(200)
+    found = {
+        f"second run, {scale} of the seconds of the first one": [
+            replays.replay(replays.at_pace(events, scale, 0.3, seed), [first], shipped).error(0.3) for seed in seeds
+        ]
+        for scale in (0.5, 1.0, 2.0)
+    }
+    for before, later in ((0.5, 1.0), (1.0, 2.0), (1.0, 0.5), (2.0, 1.0)):
+        runs = [replays.replay(replays.at_pace(events, before, 0.3, seed, later), known, shipped) for seed in seeds]
+        name = f"second half at {later} instead of {before} of the recorded seconds"
+        found[f"{name}, from 30 % on"] = [run.error(0.3) for run in runs]
+        change = before / (before + later)
+        for part in (0.15, 0.25):
+            found[f"{name}, {part:.0%} of the run after the change"] = [run.error(change + part) for run in runs]
+    return found
+
+
 def seconds_of_an_event(hosts: int) -> float:
     """Return the seconds of an event, with a full file of earlier runs and the line once for each task."""
     with tempfile.TemporaryDirectory() as directory:
@@ -58,6 +81,9 @@ def main() -> int:
     for name, error in errors().items():
         failed |= error > MOST_ERROR
         print(f"{name}: error {error:.0%} (budget {MOST_ERROR:.0%})")
+    for name, several in errors_at_another_speed().items():
+        over, middle = sum(error > MOST_ERROR for error in several), sorted(several)[len(several) // 2]
+        print(f"{name}: error {middle:.0%}, at most {max(several):.0%}, {over} of {len(several)} over {MOST_ERROR:.0%}")
     for hosts in (1, 100, 10_000):
         seconds = seconds_of_an_event(hosts)
         failed |= seconds > MOST_SECONDS

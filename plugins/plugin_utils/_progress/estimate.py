@@ -26,9 +26,9 @@ if t.TYPE_CHECKING:
 
 # Tasks of this run that outweigh what was known before it.
 PRIOR_TASKS = 6.0
-# When the pace of this run outweighs the expected one, as a part of the whole run: on a known machine, on another.
-KNOWN_PACE = 0.05
-UNKNOWN_PACE = 0.03
+# When the pace of this run outweighs the expected one, as a part of the whole run. More errs on a machine that is
+# faster than before, and a pace that forgets the first tasks errs more on runs that were recorded under load.
+PACE = 0.02
 SLOWEST, FASTEST = 6.0, 1 / 6
 
 
@@ -55,7 +55,7 @@ class Candidate:
         self.known = False
         self.agreed = prior * PRIOR_TASKS
         self.judged = PRIOR_TASKS
-        self.spent = max(self.after[0], 1.0) * (UNKNOWN_PACE if pace is None else KNOWN_PACE)
+        self.spent = max(self.after[0], 1.0) * PACE
         self.took = self.spent * (pace or 1.0)
 
     def start(self, key: Key) -> None:

@@ -91,16 +91,21 @@ def _take(tracker: Tracker, event: list[t.Any]) -> None:
         tracker.finish()
 
 
-def at_pace(events: list[t.Any], scale: float, noise: float, seed: int) -> list[t.Any]:
-    """Return a run on a machine that is slower by C(scale), with tasks that vary by C(noise)."""
+def at_pace(events: list[t.Any], scale: float, noise: float, seed: int, later: float | None = None) -> list[t.Any]:
+    """
+    Return a run on a machine that is slower by C(scale), with tasks that vary by C(noise).
+
+    From the middle of its work on, the machine is slower by C(later) instead.
+    """
     chance = random.Random(seed)
     now = before = 0.0
-    pace = scale
+    varies = 1.0
     found = []
     for when, kind, *rest in events:
         if kind == "task":
-            pace = scale * chance.lognormvariate(0, noise)
-        now += (when - before) * pace
+            varies = chance.lognormvariate(0, noise)
+        first_half = later is None or before < events[-1][0] / 2
+        now += (when - before) * varies * (scale if first_half else later or scale)
         before = when
         found.append([now, kind, *rest])
     return found

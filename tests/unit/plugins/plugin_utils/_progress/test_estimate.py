@@ -40,6 +40,23 @@ def test_the_end_of_a_second_run_is_known_within_a_fifth_from_30_percent_on(scal
     assert replayed.error(0.3) <= 0.2
 
 
+@pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
+def test_a_second_run_at_another_speed_than_the_first_is_known_as_well(scale: float) -> None:
+    own = replay(at_pace(stream("first"), 1.0, 0.3, 99), [], []).as_run()
+    errors = [replay(at_pace(stream("third"), scale, 0.3, seed), [own], SHIPPED).error(0.3) for seed in range(40)]
+
+    assert sum(error > 0.2 for error in errors) <= 2
+
+
+@pytest.mark.parametrize(("before", "later"), [(0.5, 1.0), (1.0, 2.0), (1.0, 0.5), (2.0, 1.0)])
+def test_the_estimate_follows_a_load_that_changes_in_the_middle(before: float, later: float) -> None:
+    known = [recorded("second"), recorded("first")]
+    runs = [replay(at_pace(stream("third"), before, 0.3, seed, later), known, SHIPPED) for seed in range(20)]
+    change = before / (before + later)
+
+    assert sum(run.error(change + 0.25) > 0.2 for run in runs) <= 1
+
+
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_a_machine_that_is_busier_than_before_is_noticed(scale: float) -> None:
     assert replay(at_pace(stream("third"), scale, 0.2, 1), [recorded("first")], SHIPPED).error(0.3) <= 0.2
