@@ -22,12 +22,12 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests/benchmark/collector_cost.py"
 ROW = ", ".join({"index": "0", "pci.bus_id": "00000000:01:00.0", "name": "H100"}.get(field, "1") for field in FIELDS)
 DATABASE = """Remote Procedure Call statistics by message type
-	DBD_NODE_STATE           ( 1432) count:500    ave_time:70514  total_time:35257281
-	DBD_SEND_MULT_MSG        ( 1474) count:99     ave_time:327977 total_time:32469809
-	DBD_STEP_COMPLETE        ( 1441) count:4      ave_time:469938 total_time:1879755
+\tDBD_NODE_STATE           ( 1432) count:500    ave_time:70514  total_time:35257281
+\tDBD_SEND_MULT_MSG        ( 1474) count:99     ave_time:327977 total_time:32469809
+\tDBD_STEP_COMPLETE        ( 1441) count:4      ave_time:469938 total_time:1879755
 
 Remote Procedure Call statistics by user
-	slurm               (     64030) count:634    ave_time:113531 total_time:71978953
+\tslurm               (     64030) count:634    ave_time:113531 total_time:71978953
 """
 BURN = "import time; end = time.process_time() + {}\nwhile time.process_time() < end: pass"
 
