@@ -170,3 +170,10 @@ def test_no_block_makes_no_file(tmp_path: Path) -> None:
     entry = {"path": str(tmp_path / "x"), "content": "", "marker": "# {mark} x", "mode": "0644", "state": "present"}
 
     assert file_set.wanted([entry], 0, 0)[0].content is None
+
+
+def test_a_directory_is_no_required_file(tmp_path: Path) -> None:
+    """Only a regular file is read: a directory would be an error, and a FIFO would hang."""
+    required = {"path": str(tmp_path), "sha1": "", "mode": oct(tmp_path.stat().st_mode & 0o7777)[2:].zfill(4)}
+
+    assert file_set.lacks(required, os.getuid(), os.getgid())
