@@ -28,11 +28,11 @@ _FAILED = re.compile(r"^ERROR\s+(\S+) ➜ (\S+): Executed: Failed")
 _TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(.+?)\]?$")
 _FATAL = re.compile(r"^(?:fatal|failed): \[(.+?)\].*?(?:FAILED|UNREACHABLE)!")
 _DETAIL = re.compile(r"^    ((?:assertion|msg|stderr): +(?!''|\"\"|non-zero return code).+)$")
-_CONTINUED = re.compile(r"^(?: {2}| {8})(\S.*)$")  # wrapped by Molecule or by YAML
+_CONTINUED = re.compile(r"^(?: {2}| {8} *)(\S.*)$")  # wrapped by Molecule or by YAML, or a line of a text block
 _NOT_RUN = re.compile(r"^ +msg: +['\"]?(not run: .+?)['\"]?$")
 _STEP_NOT_RUN = re.compile(r"^== (not run: .+)$")
 _TEST_NOT_RUN = re.compile(r"^SKIPPED \[\d+\] \S+ (not run: .+)$")
-_TOOL_SAYS = re.compile(r"^(?:FAILED |ERROR |E  +|.*Idempotence test failed|\* )")
+_TOOL_SAYS = re.compile(r"^(?:FAILED (?!- RETRYING)|ERROR |E  +|.*Idempotence test failed|\* )")
 
 
 class Step:
@@ -47,6 +47,8 @@ class Step:
 
     def read(self, line: str) -> None:
         """Take one line of the step's output."""
+        if self._in_detail and not line:
+            return
         if self._in_detail and (match := _CONTINUED.match(line)):
             self.causes[-1] += f" {match[1]}"
             return
@@ -105,7 +107,12 @@ def failures(log: str) -> list[str]:
 
 def summary(logs: Iterable[str]) -> list[str]:
     """Return at most the lines that one screen holds."""
-    return [line[:WIDTH] for log in logs for line in failures(log)][:MOST_LINES]
+    return [_shortened(line) for log in logs for line in failures(log)][:MOST_LINES]
+
+
+def _shortened(line: str) -> str:
+    """Keep both ends of a line; the last words of an error tell the most."""
+    return line if len(line) <= WIDTH else f"{line[: WIDTH // 4]} ... {line[5 - 3 * WIDTH // 4 :]}"
 
 
 if __name__ == "__main__":

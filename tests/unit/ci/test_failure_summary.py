@@ -27,6 +27,20 @@ fatal: [localhost]: FAILED! =>
     evaluated_to: false
     msg: Assertion failed"""
 
+# As ansible.builtin.shell fails when the first line of its errors is indented.
+ERRORS = """TASK [Lose records, and restore them]
+fatal: [control]: FAILED! =>
+    changed: true
+    rc: 1
+    stderr: |4-
+         Deleting users...
+          ldapuser
+
+        gpucluster-backup: systemctl start slurmctld failed: Job for slurmctld.service failed.
+        See "systemctl status slurmctld.service" and "journalctl -xeu slurmctld.service" for details.
+    stderr_lines: <omitted>
+    stdout: ''"""
+
 
 @pytest.fixture(scope="module")
 def program() -> t.Any:
@@ -55,6 +69,21 @@ def test_an_assertion_that_failed_is_shown_whole(program: t.Any) -> None:
         "      assertion: 'report.checks | selectattr(''node'', ''eq'', ''gpu3'') == [''drained: Prolog error'']'",
         "      msg: Assertion failed",
     ]
+
+
+def test_errors_of_several_lines_are_shown_up_to_their_end(program: t.Any) -> None:
+    host, errors = program.summary([ERRORS])[1:]
+
+    assert host == "    control: Lose records, and restore them"
+    assert errors.startswith("      stderr: |4- Deleting users... ldapuser")
+    assert errors.endswith(' "systemctl status slurmctld.service" and "journalctl -xeu slurmctld.service" for details.')
+    assert len(errors) == program.WIDTH
+
+
+def test_a_task_that_is_tried_again_is_no_cause(program: t.Any) -> None:
+    log = "FAILED - RETRYING: [control]: It runs (30 retries left).\n" + ERRORS
+
+    assert program.failures(log)[1] == "    control: Lose records, and restore them"
 
 
 def test_a_task_that_is_not_idempotent_is_named(program: t.Any) -> None:
