@@ -103,7 +103,7 @@ class Backup:
             raise BackupError(f"{exc}{left}") from exc
 
     def _save(self) -> str:
-        partial = self._store.begin(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
+        partial = self._store.begin(time.time())
         found = database.find(self._host)
         if found:
             database.save(found, partial / DATABASE, self._host)

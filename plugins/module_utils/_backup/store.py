@@ -12,11 +12,13 @@ import json
 import re
 import shutil
 import typing as t
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 MANIFEST = "manifest.json"
 _PARTIAL = ".partial-"
 _NAME = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_TIME = "%Y%m%dT%H%M%SZ"
 _BLOCK = 1 << 20
 
 
@@ -37,14 +39,21 @@ class Store:
         found = (path for path in self.directory.iterdir() if _NAME.fullmatch(path.name))
         return sorted(path.name for path in found if (path / MANIFEST).is_file())
 
-    def begin(self, name: str) -> Path:
+    def begin(self, now: float) -> Path:
         """Return a new directory for the files of a backup. What an interrupted run left is removed."""
+        name = self._next_name(datetime.fromtimestamp(now, timezone.utc))
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in self.directory.glob(f"{_PARTIAL}*"):
             shutil.rmtree(old)
         partial = self.directory / f"{_PARTIAL}{name}"
         partial.mkdir(mode=0o700)
         return partial
+
+    def _next_name(self, now: datetime) -> str:
+        """Return the time as a name that sorts after all others, even if the clock was set back."""
+        for newest in self.names()[-1:]:
+            now = max(now, datetime.strptime(newest, _TIME).replace(tzinfo=timezone.utc) + timedelta(seconds=1))
+        return now.strftime(_TIME)
 
     def finish(self, partial: Path) -> str:
         """Write the checksums, and give the backup its name in one step."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import time
@@ -17,7 +18,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._backup import cl
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
-CLOCK = iter(range(10_000))
+NOON = 1_795_435_200  # 2026-11-23 12:00 UTC
 
 
 class Machine(Host):
@@ -75,7 +76,7 @@ class Case(t.NamedTuple):
 
 @pytest.fixture
 def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
-    monkeypatch.setattr(time, "strftime", lambda *_: f"20261122T{next(CLOCK):06}Z")
+    monkeypatch.setattr(time, "time", itertools.count(NOON, 60).__next__)
     state = tmp_path / "slurmctld"
     state.mkdir()
     (state / "job_state").write_text("job 7")
@@ -212,6 +213,25 @@ def test_the_newest_are_kept_and_leftovers_go(case: Case) -> None:
 
     assert len(case.store.names()) == 2
     assert sorted(path.name for path in case.store.directory.iterdir()) == case.store.names()
+
+
+def test_two_backups_in_one_second_have_names(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: NOON + 0.5)
+    case.backup.run()
+    lose(case)
+    case.backup.restore("20261123T120000Z", (), save=True)
+
+    assert case.machine.records == "alice"
+    assert case.store.names() == ["20261123T120000Z", "20261123T120001Z"]
+
+
+def test_a_backup_after_the_clock_was_set_back_is_the_newest(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.backup.run()
+    case.backup.run()
+    monkeypatch.setattr(time, "time", lambda: NOON - 3600)
+    case.backup.run()
+
+    assert case.store.names() == ["20261123T120100Z", "20261123T120101Z"]
 
 
 def test_only_root_can_read_a_backup(case: Case) -> None:
