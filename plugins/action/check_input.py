@@ -16,7 +16,14 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import wo
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import cluster as inputs_cluster
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import older_names, openhpc, roles, rules, sets
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import (
+    equal,
+    older_names,
+    openhpc,
+    roles,
+    rules,
+    sets,
+)
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
@@ -64,11 +71,27 @@ class ActionModule(ActionBase):
 
     def _hosts(self, arguments: Raw, variables: Raw) -> dict[str, t.Any]:
         sizes = auto.read(arguments["vm_sizes"] or "")
-        judge = _Judge(self._loader, variables, arguments["main"], sizes)
+        judge = _Judge(self._loader, variables, arguments["main"])
+        machines, nodes = equal.Equal(equal.OF_ALL), equal.Equal(equal.OF_NODES)
         for host in dict.fromkeys([arguments["main"], *arguments["hosts"]]):
-            judge.take(host)
-        found = {"sets": len(judge.found), "late": judge.late(), "auto": judge.auto()}
-        return {**found, **_failed("Wrong input. No machine was touched.", judge.problems())}
+            raw = variables["hostvars"].raw_get(host)
+            if host in sizes and auto.is_auto(raw.get("gpucluster_vm_size")):
+                raw = {**raw, "gpucluster_vm_size": sizes[host]}
+            judge.take(host, raw)
+            machines.add(raw)
+            if host in variables["groups"].get("slurm_compute", []):
+                nodes.add(raw)
+        problems = judge.problems()
+        if problems:
+            return _failed("Wrong input. No machine was touched.", problems)
+        waiting = judge.auto()
+        return {
+            "sets": len(judge.found),
+            "late": judge.late(),
+            "auto": waiting,
+            "equal": machines.names(),
+            "equal_nodes": [] if waiting else nodes.names(),
+        }
 
 
 class _Read(t.NamedTuple):
@@ -94,9 +117,9 @@ class _Found(t.NamedTuple):
 class _Judge:
     """The inputs of the hosts that were added, and the errors in them."""
 
-    def __init__(self, loader: t.Any, variables: Raw, main: str, sizes: Mapping[str, str]) -> None:
-        """Store the variables, the host with the inputs of the whole cluster, and the VM sizes that were found."""
-        self._loader, self._variables, self._main, self._found_sizes = loader, variables, main, sizes
+    def __init__(self, loader: t.Any, variables: Raw, main: str) -> None:
+        """Store the variables, and the host with the inputs of the whole cluster."""
+        self._loader, self._main = loader, main
         self._inputs = {*rules.known(), *_SIZES}
         self._sets: dict[tuple[str, ...], sets.Distinct] = {}
         groups = {name: list(hosts) for name, hosts in variables["groups"].items()}
@@ -110,12 +133,9 @@ class _Judge:
         self._cluster_values: dict[str, t.Any] = {}
         self.found: list[_Found] = []
 
-    def take(self, host: str) -> None:
-        """Check the variables of a host."""
-        raw = self._variables["hostvars"].raw_get(host)
+    def take(self, host: str, raw: Raw) -> None:
+        """Check the variables of a host, as written."""
         self._names.update(raw)
-        if host in self._found_sizes and auto.is_auto(raw.get("gpucluster_vm_size")):
-            raw = {**raw, "gpucluster_vm_size": self._found_sizes[host]}
         self._machines[host] = {
             "host": raw.get("ansible_host", host),
             # The inventory plugins azure_vms and azure_rm.
