@@ -22,6 +22,9 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
+    details:
+      - With O(update_cache), the package lists are refreshed in check mode, too. Nothing else is written. On a machine
+        that never had lists, apt cannot tell what it would install.
   diff_mode:
     support: full
     details: The diff is that of M(ansible.builtin.apt).

@@ -29,15 +29,20 @@ class Node:
     def __init__(self, answer: dict[str, t.Any]) -> None:
         self.answer = answer
         self.ran: list[tuple[str, dict[str, t.Any]]] = []
+        self.task: t.Any = None
+        self.check_modes: list[bool] = []
 
     def execute(self, name: str, arguments: dict[str, t.Any], task_vars: t.Any = None) -> dict[str, t.Any]:
         self.ran.append((name, arguments))
+        self.check_modes.append(self.task.check_mode)
         return {"changed": True, "stdout": "Setting up"} if name == "ansible.builtin.apt" else self.answer
 
 
-def run(node: Node, monkeypatch: pytest.MonkeyPatch, **args: t.Any) -> dict[str, t.Any]:
+def run(node: Node, monkeypatch: pytest.MonkeyPatch, check_mode: bool = False, **args: t.Any) -> dict[str, t.Any]:
     nothing: t.Any = None
     task: t.Any = Task(args)
+    task.check_mode = check_mode
+    node.task = task
     action = ActionModule(task, nothing, nothing, DataLoader(), nothing, nothing)
     action._connection = t.cast("t.Any", type("Connection", (), {"_shell": type("Shell", (), {"tmpdir": None})})())
     monkeypatch.setattr(action, "_execute_module", node.execute)
@@ -76,3 +81,33 @@ def test_a_node_that_does_not_say_what_is_missing_is_no_success(
 
     assert len(node.ran) == 1
     assert result.get("failed") or result.get("unreachable")
+
+
+def test_check_mode_reads_the_lists_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node({"changed": False, "missing": ["munge"]})
+    run(node, monkeypatch, check_mode=True, name=["munge"], update_cache=True, cache_valid_time=86400)
+
+    lists = {"update_cache": True, "update_cache_retries": 2, "cache_valid_time": 86400}
+    assert node.ran[0] == ("ansible.builtin.apt", lists)
+    assert [name for name, _arguments in node.ran] == [
+        "ansible.builtin.apt",
+        "hpcai.gpucluster.packages",
+        "ansible.builtin.apt",
+    ]
+    assert node.check_modes == [False, True, True]
+
+
+def test_check_mode_reads_no_lists_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node({"changed": False, "missing": []})
+    run(node, monkeypatch, check_mode=True, name=["munge"], update_cache="false")
+
+    assert [name for name, _arguments in node.ran] == ["hpcai.gpucluster.packages"]
+
+
+def test_lists_that_cannot_be_read_fail_in_check_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node({"changed": False, "missing": []})
+    monkeypatch.setattr(node, "execute", lambda *_args, **_options: {"failed": True, "msg": "no mirror"})
+    result = run(node, monkeypatch, check_mode=True, name=["munge"], update_cache=True)
+
+    assert result["failed"] is True
+    assert result["msg"] == "no mirror"
