@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader
-from ansible.template import Templar
+from ansible.template import Templar, trust_as_template
 
 ROOT = Path(__file__).parents[3]
 CONTROL: dict[str, t.Any] = {
@@ -113,7 +113,12 @@ def test_a_pulled_node_does_nothing_on_another_machine() -> None:
 
 def test_a_pulled_node_does_not_write_the_configuration_of_the_controllers() -> None:
     plays = yaml.safe_load((ROOT / "playbooks/parts/slurm.yml").read_text(encoding="utf-8"))
-    tasks = [task for play in plays for task in play.get("tasks", [])]
+    (register,) = [play["hosts"] for play in plays if play["name"] == "Register the nodes of a limited run"]
 
-    (register,) = [task for task in tasks if task["name"] == "Register the nodes of a limited run"]
-    assert register["when"] == ["ansible_limit is defined", "not gpucluster_pull | default(false)"]
+    def hosts(**variables: t.Any) -> str:
+        found = Templar(loader=DataLoader(), variables=variables).template(trust_as_template(register))
+        return t.cast("str", found)
+
+    assert hosts(ansible_limit="gpu1") == "slurm_compute"
+    assert hosts(ansible_limit="gpu1", gpucluster_pull=True) == "!all"
+    assert hosts() == "!all"

@@ -45,7 +45,7 @@ def test_every_update_of_lists_is_tried_twice_at_most() -> None:
         if task["ansible.builtin.apt"].get("update_cache")
     ]
 
-    assert len(tasks) > 5
+    assert len(tasks) > 4
     for path, task in tasks:
         assert task.get("update_cache_retries", 5) <= 2, path
 
