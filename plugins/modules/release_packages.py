@@ -56,6 +56,11 @@ options:
     description: Number of retries after a failed download.
     type: int
     default: 2
+  skip_unreachable:
+    description: Whether to install nothing and print a warning if the server does not answer. By default, it is an error.
+    type: bool
+    default: false
+    version_added: 0.3.0
   timeout:
     description: Timeout for the answer of a server, in seconds.
     type: int
@@ -82,7 +87,7 @@ versions:
   sample: {"enroot": "4.1.2-1"}
 unreachable_url:
   description: URL that could not be downloaded because the server does not answer. Empty after any other failure.
-  returned: failure
+  returned: failure, or if O(skip_unreachable) and the server does not answer
   type: str
   sample: https://mirror.example.com/enroot/enroot_4.2.1-1_amd64.deb
 """
@@ -152,6 +157,7 @@ def main() -> None:
             "checksums": {"type": "dict", "required": True},
             "others": {"type": "list", "elements": "str", "default": []},
             "retries": {"type": "int", "default": 2},
+            "skip_unreachable": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 15},
         },
         supports_check_mode=True,
@@ -172,7 +178,11 @@ def main() -> None:
             if not module.check_mode:
                 release.install(run, files, others)
     except UnreachableError as exc:
-        module.fail_json(msg=str(exc), unreachable_url=str(exc).partition(" ")[0])
+        url = str(exc).partition(" ")[0]
+        if not params["skip_unreachable"]:
+            module.fail_json(msg=str(exc), unreachable_url=url)
+        module.warn(f"{' and '.join(params['names'])} {params['version']} not installed. {exc}")
+        module.exit_json(changed=False, unreachable_url=url)
     except release.PackagesError as exc:
         module.fail_json(msg=str(exc), unreachable_url="")
     shown = {"diff": {"before": lines(before), "after": lines(after)}} if module._diff else {}
