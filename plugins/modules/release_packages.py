@@ -57,7 +57,7 @@ options:
     type: int
     default: 2
   skip_unreachable:
-    description: Whether to install nothing and print a warning if the server does not answer. By default, it is an error.
+    description: Whether to install nothing, with a warning, if the server does not answer. By default, it is an error.
     type: bool
     default: false
     version_added: 0.3.0
