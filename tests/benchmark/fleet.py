@@ -78,35 +78,40 @@ def checksums() -> dict[str, str]:
     return t.cast("dict[str, str]", json.loads(done.stdout))
 
 
-def environment(tasks: Path) -> dict[str, str]:
-    """Return the environment of ansible-playbook; the callback writes to the file."""
+def environment(tasks: Path, templates: Path | None) -> dict[str, str]:
+    """Return the environment of ansible-playbook; the callbacks write to the files."""
+    callbacks = {"ANSIBLE_CALLBACKS_ENABLED": "task_cpu"}
+    if templates:
+        callbacks = {"ANSIBLE_CALLBACKS_ENABLED": "task_cpu,template_cpu", "FLEET_TEMPLATES": str(templates)}
     return {
         **os.environ,
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
         "ANSIBLE_CONNECTION_PLUGINS": str(PLUGINS / "connection"),
         "ANSIBLE_CALLBACK_PLUGINS": str(PLUGINS / "callback"),
-        "ANSIBLE_CALLBACKS_ENABLED": "task_cpu",
+        **callbacks,
         "FLEET_CHECKSUMS": json.dumps(checksums()),
         "FLEET_TASKS": str(tasks),
     }
 
 
-def start(source: Path, arguments: list[str], tasks: Path, stream: t.IO[str]) -> subprocess.Popen[str]:
+def start(
+    source: Path, arguments: list[str], tasks: Path, stream: t.IO[str], templates: Path | None = None
+) -> subprocess.Popen[str]:
     """Start a playbook with the inventory of the lab and another one."""
     command = [str(BIN / "ansible-playbook"), "-i", "inventories/lab", "-i", str(source), *arguments]
     return subprocess.Popen(
-        command, cwd=CHECKOUT, env=environment(tasks), stdout=stream, stderr=subprocess.STDOUT, text=True
+        command, cwd=CHECKOUT, env=environment(tasks, templates), stdout=stream, stderr=subprocess.STDOUT, text=True
     )
 
 
-def run(name: str, nodes: int, arguments: list[str], folder: Path) -> Run:
+def run(name: str, nodes: int, arguments: list[str], folder: Path, templates: Path | None = None) -> Run:
     """Run a playbook against so many nodes and measure it; ends this program if it fails."""
     source, tasks, output = folder / "fleet.json", folder / "tasks.json", folder / "output"
     source.write_text(json.dumps(inventory(nodes, folder)), encoding="utf-8")
     begin = time.monotonic()
     with output.open("w") as stream:
-        _pid, status, used = os.wait4(start(source, arguments, tasks, stream).pid, 0)
+        _pid, status, used = os.wait4(start(source, arguments, tasks, stream, templates).pid, 0)
     if status:
         sys.exit(f"{output.read_text(encoding='utf-8')[-6000:]}\n{name} with {nodes} nodes failed")
     seconds = time.monotonic() - begin
@@ -164,6 +169,22 @@ def show(runs: list[Run]) -> None:
         print(f"  {row['cpu']:>8.2f} {row['ran']:>5} {row['skipped']:>5} {each}  {row['task']}")
 
 
+def show_templates(nodes: int, arguments: list[str], folder: Path) -> None:
+    """Print the templates with the most processor time of tasks that all nodes have, in one more, slower run."""
+    path = folder / "templates.jsonl"
+    tasks = run("templates", nodes, arguments, folder, path).tasks
+    of_nodes = {row["task"] for row in tasks if row["ran"] + row["skipped"] >= nodes}
+    times: dict[str, list[float]] = {}
+    for task, text, milliseconds in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        if task in of_nodes:
+            times.setdefault(text, []).append(milliseconds)
+    total, count = sum(map(sum, times.values())) / nodes, sum(map(len, times.values())) / nodes
+    print(f"  templates with {nodes} nodes: {count:.0f} evaluations and {total:.0f} CPU ms for each node; the dearest:")
+    print("  CPU ms and evaluations for each node, without the templates inside")
+    for text, found in sorted(times.items(), key=lambda item: -sum(item[1]))[:10]:
+        print(f"  {sum(found) / nodes:>8.1f} {len(found) / nodes:>5.1f}  {text}")
+
+
 def main() -> int:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -183,6 +204,7 @@ def main() -> int:
             show(runs)
             found += runs
             if title == "site.yml":
+                show_templates(options.nodes[0], arguments, folder)
                 title = "site.yml with empty tasks: its floor"
                 runs = [run(title, nodes, [str(empty(runs[-1], folder))], folder) for nodes in options.nodes]
                 show(runs)
