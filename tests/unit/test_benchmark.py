@@ -6,9 +6,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import random
 import re
+import signal
+import subprocess
 import sys
+import time
 import typing as t
 from pathlib import Path
 
@@ -251,3 +256,36 @@ def test_what_follows_an_interruption_is_judged(
 
     assert len(wrong) == len(words)
     assert all(word in line for word, line in zip(words, wrong))
+
+
+def test_the_dearest_templates_are_those_of_tasks_that_all_nodes_have(
+    fleet: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"task": "All", "cpu": 1, "ran": 1, "skipped": 1}, {"task": "Controller", "cpu": 1, "ran": 1, "skipped": 0}]
+    found = [("All", "{{ a }}", 2.0), ("All", "{{ a }}", 4.0), ("All", "{{ b }}", 8.0), ("Controller", "{{ c }}", 99.0)]
+
+    def run(_name: str, nodes: int, _arguments: list[str], _folder: Path, templates: Path) -> t.Any:
+        templates.write_text("".join(json.dumps(row) + "\n" for row in found))
+        return fleet.Run("templates", nodes, 1, 1, 1, rows)
+
+    monkeypatch.setattr(fleet, "run", run)
+    fleet.show_templates(2, ["site.yml"], tmp_path)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "2 evaluations and 7 CPU ms for each node" in lines[0]
+    assert [line.split() for line in lines[2:]] == [["4.0", "0.5", "{{", "b", "}}"], ["3.0", "1.0", "{{", "a", "}}"]]
+
+
+def test_masters_of_ssh_are_found_by_their_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tests/benchmark"))
+    masters = loaded(ROOT / "tests/benchmark/fleet_sshd.py").masters
+    script = f"exec -a 'ssh: {tmp_path}/cp/x [mux]' sleep 60"
+    with subprocess.Popen(["bash", "-c", script], start_new_session=True) as process:
+        try:
+            deadline = time.monotonic() + 20
+            while not masters(str(tmp_path)) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert list(masters(str(tmp_path))) == [process.pid]
+            assert masters("/elsewhere") == {}
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
