@@ -2,7 +2,7 @@
 Compare the connection plugin of fleet.py with the real ssh client: processor time of the control node for ten pings.
 
 Usage: tests/benchmark/fleet_sshd.py [--machine gpu1] [--ports 30]
-It needs a lab (make lab). The sshd of one of its machines listens on more ports while this program runs, and each port
+It needs a lab (make lab). One of its machines has one more sshd, with many ports, while this program runs. Each port
 is a host. The processor time of ssh includes the master processes that keep the connections.
 """
 
@@ -21,8 +21,9 @@ from pathlib import Path
 import fleet  # type: ignore[import-not-found]
 
 FIRST_PORT = 2201
+PORTS = 10
 NEAR = 0.2
-CONFIG = "/etc/ssh/sshd_config.d/gpucluster-benchmark.conf"
+UNIT = "gpucluster-benchmark-sshd"
 
 
 class Cost(t.NamedTuple):
@@ -104,7 +105,7 @@ def pings(name: str, hosts: dict[str, t.Any], folder: Path) -> Cost:
     for pid in kept:
         os.kill(pid, 15)
     if status:
-        sys.exit(f"{(folder / 'output').read_text(encoding='utf-8')[-3000:]}\n{name} failed")
+        sys.exit(f"{(folder / 'output').read_text(encoding='utf-8')[:3000]}\n{name} failed")
     return Cost(name, used.ru_utime + used.ru_stime, sum(kept.values()))
 
 
@@ -117,8 +118,12 @@ def main() -> int:
 
     ports = range(FIRST_PORT, FIRST_PORT + options.ports)
     reached = variables(options.machine)
-    lines = "".join(f"Port {port}\\n" for port in (22, *ports))
-    shell(options.machine, f"printf '{lines}' > {CONFIG} && systemctl restart ssh")
+    # sshd listens on 16 sockets at most.
+    for first in ports[::PORTS]:
+        listen = " ".join(f"-p {port}" for port in ports if first <= port < first + PORTS)
+        shell(
+            options.machine, f"systemd-run --quiet --unit={UNIT}-{first} /usr/sbin/sshd -4 -D -o PidFile=none {listen}"
+        )
     try:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -131,7 +136,7 @@ def main() -> int:
                 for kind, hosts in (("plugin", plugin), ("ssh", real))
             ]
     finally:
-        shell(options.machine, f"rm {CONFIG} && systemctl restart ssh")
+        shell(options.machine, f"systemctl stop '{UNIT}-*'")
     for one in costs:
         each = 1000 * one.whole / options.ports / fleet.PINGS
         print(
