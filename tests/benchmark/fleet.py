@@ -19,6 +19,8 @@ import time
 import typing as t
 from pathlib import Path
 
+from ansible.plugins.connection import ssh as ssh_connection
+
 CHECKOUT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 PLUGINS = Path(__file__).parent / "fleet_plugins"
@@ -78,6 +80,24 @@ def checksums() -> dict[str, str]:
     return t.cast("dict[str, str]", json.loads(done.stdout))
 
 
+def connections(folder: Path) -> Path:
+    """Return a directory with the connection plugin, documented with the options of ssh and the one of its own."""
+    own = """
+      gpucluster_fleet_host:
+          description: Name of the host in the inventory.
+          default: inventory_hostname
+          vars: [{name: inventory_hostname}]
+"""
+    options = ssh_connection.DOCUMENTATION.replace("name: ssh\n", "name: finished\n", 1).replace(
+        "    options:\n", f"    options:{own}", 1
+    )
+    path = folder / "connection/finished.py"
+    path.parent.mkdir(exist_ok=True)
+    code = (PLUGINS / "connection/finished.py").read_text(encoding="utf-8")
+    path.write_text(f"{code}\n\nDOCUMENTATION = {options!r}\n", encoding="utf-8")
+    return path.parent
+
+
 def environment(tasks: Path, templates: Path | None) -> dict[str, str]:
     """Return the environment of ansible-playbook; the callbacks write to the files."""
     callbacks = {"ANSIBLE_CALLBACKS_ENABLED": "task_cpu"}
@@ -87,7 +107,7 @@ def environment(tasks: Path, templates: Path | None) -> dict[str, str]:
         **os.environ,
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
-        "ANSIBLE_CONNECTION_PLUGINS": str(PLUGINS / "connection"),
+        "ANSIBLE_CONNECTION_PLUGINS": str(connections(tasks.parent)),
         "ANSIBLE_CALLBACK_PLUGINS": str(PLUGINS / "callback"),
         **callbacks,
         "FLEET_CHECKSUMS": json.dumps(checksums()),

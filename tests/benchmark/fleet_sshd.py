@@ -1,7 +1,7 @@
 """
-Compare the connection plugin of fleet.py with the real ssh client: processor time of the control node for ten pings.
+Compare the connection plugin of fleet.py with the real ssh client: processor time of the control node for pings.
 
-Usage: tests/benchmark/fleet_sshd.py [--machine gpu1] [--ports 30]
+Usage: tests/benchmark/fleet_sshd.py [--machine gpu1] [--ports 30] [--pings 27]
 It needs a lab (make lab). One of its machines has one more sshd, with many ports, while this program runs. Each port
 is a host. The processor time of ssh includes the master processes that keep the connections.
 """
@@ -86,7 +86,7 @@ def masters(directory: str) -> dict[int, float]:
 
 
 def pings(name: str, hosts: dict[str, t.Any], folder: Path) -> Cost:
-    """Run ten pings on all hosts, and measure it."""
+    """Run pings on all hosts, and measure it."""
     control = folder / "cp"
     source = folder / f"{name}.json"
     source.write_text(json.dumps({"all": {"children": {"slurm_compute": {"hosts": hosts}}}}), encoding="utf-8")
@@ -114,8 +114,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machine", default="gpu1")
     parser.add_argument("--ports", type=int, default=30)
+    parser.add_argument(
+        "--pings", type=int, default=27, help="tasks for each connection; a node executes 27 in site.yml"
+    )
     options = parser.parse_args()
 
+    fleet.PINGS = options.pings
     ports = range(FIRST_PORT, FIRST_PORT + options.ports)
     reached = variables(options.machine)
     # sshd listens on 16 sockets at most.

@@ -29,6 +29,7 @@ class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
     CALLBACK_NAME = "template_cpu"
+    CALLBACK_NEEDS_ENABLED = True
 
     def __init__(self, *args: t.Any, **options: t.Any) -> None:
         """Wrap the functions that compile a template or an expression; processes inherit that."""

@@ -4,7 +4,9 @@
 """
 Connection of fleet.py: no machine, but the answers of one that is configured completely.
 
-Each command starts a process that reads the module from its standard input, as the ssh client does.
+It is the connection ssh of Ansible, with all its options and processes. Instead of a client with a connection, it
+starts one that reads its options and its configuration and ends, and a program that reads the module. fleet.py adds
+the documentation of the options of ssh to a copy of this file, because Ansible reads the options of a plugin there.
 """
 
 from __future__ import annotations
@@ -14,31 +16,12 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import time
 import typing as t
 from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.connection import ConnectionBase
-
-DOCUMENTATION = """
-name: finished
-short_description: Answer as a machine that is configured completely
-description: For tests/benchmark/fleet.py.
-author: HPC AI Infrastructure Team (@hpcai)
-extends_documentation_fragment:
-  - connection_pipelining
-options:
-  gpucluster_fleet_host:
-    description: Name of the host in the inventory.
-    default: inventory_hostname
-    vars: [{name: inventory_hostname}]
-  # Evaluated for each task, as for the connection ssh.
-  ssh_extra_args: {description: Arguments of ssh., default: "", vars: [{name: ansible_ssh_extra_args}]}
-  sftp_extra_args: {description: Arguments of sftp., default: "", vars: [{name: ansible_sftp_extra_args}]}
-  scp_extra_args: {description: Arguments of scp., default: "", vars: [{name: ansible_scp_extra_args}]}
-"""
+from ansible.plugins.connection import ssh
 
 _PARAMS = re.compile(r"^params=('.*'),$", re.M)
 _MODULE = re.compile(r"^module_fqn='(.*)',$", re.M)
@@ -102,15 +85,10 @@ _ANSWERS: dict[str, dict[str, t.Any]] = {
 }
 
 
-class Connection(ConnectionBase):
+class Connection(ssh.Connection):
     """Answer each module without a machine."""
 
     transport = "finished"
-    has_pipelining = True
-
-    def _connect(self) -> Connection:
-        self._connected = True
-        return self
 
     def _fault(self, module: str) -> dict[str, t.Any]:
         """Return what a machine with a planted fault answers to a module: a failure, an error of ssh, or never."""
@@ -127,25 +105,38 @@ class Connection(ConnectionBase):
         return {}
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
-        """Return the answer, after processes have read the configuration of ssh and the module, as the client does."""
-        subprocess.run(["ssh", "-G", "localhost"], stdout=subprocess.DEVNULL, check=True, timeout=60)
-        subprocess.run(["/bin/cat"], input=in_data or b"", stdout=subprocess.DEVNULL, check=True, timeout=60)
+        """Return the answer to a command, after processes have read what the client reads."""
+        code, _out, err = super().exec_command(cmd, in_data, sudoable)
         text = (in_data or b"").decode()
         module, params = _MODULE.search(text), _PARAMS.search(text)
-        if not module or not params:
+        if code or not module or not params:
             name = _TEMPORARY.search(cmd)
-            return 0, f"{name[1]}=/root/.ansible/tmp/{name[1]}\n".encode() if name else b"/root\n", b""
+            return code, f"{name[1]}=/root/.ansible/tmp/{name[1]}\n".encode() if name else b"/root\n", err
         arguments = json.loads(ast.literal_eval(params[1]))["ANSIBLE_MODULE_ARGS"]
         checksums = json.loads(os.environ["FLEET_CHECKSUMS"])
         result = self._fault(module[1]) or answer(self._play_context.remote_addr, module[1], arguments, checksums)
         return 0, json.dumps(result).encode(), b""
 
-    def put_file(self, in_path: str, out_path: str) -> None:
-        """Ignore the file."""
+    def _bare_run(
+        self, cmd: list[bytes], in_data: bytes | None, sudoable: bool = True, checkrc: bool = True
+    ) -> tuple[int, bytes, bytes]:
+        """Run a client that only reads its options, tell Ansible that the user is root now, and read the module."""
+        became = self.become.success.encode() if self.become and sudoable else b""
+        script = b'"$@" > /dev/null && echo ' + became + (b" && exec cat > /dev/null" if in_data else b"")
+        client = [cmd[0], b"-G", *cmd[1:-1]]
+        ran = super()._bare_run([b"sh", b"-c", script, b"sh", *client], in_data, sudoable, checkrc)
+        return t.cast("tuple[int, bytes, bytes]", ran)
 
-    def fetch_file(self, in_path: str, out_path: str) -> None:
+    def put_file(self, in_path: str, out_path: str) -> t.Any:
+        """Ignore the file."""
+        return 0, b"", b""
+
+    def fetch_file(self, in_path: str, out_path: str) -> t.Any:
         """Fail: a finished node has nothing that the control node lacks."""
         raise NotImplementedError
+
+    def reset(self) -> None:
+        """End nothing."""
 
     def close(self) -> None:
         """End nothing."""
