@@ -19,6 +19,7 @@ if t.TYPE_CHECKING:
 
 MOST_LINES = 18
 MOST_CAUSES = 7
+MOST_LAST = 3
 WIDTH = 200
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m")
 _MOLECULE_MARGIN = re.compile(r"^\s*│ ?")
@@ -26,7 +27,7 @@ _GATE = re.compile(r"^== (.+) \(\d+ s\)$")
 _EXECUTING = re.compile(r"^INFO\s+(\S+) ➜ (\S+): Executing$")
 _FAILED = re.compile(r"^ERROR\s+(\S+) ➜ (\S+): Executed: Failed")
 _TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(.+?)\]?$")
-_FATAL = re.compile(r"^(?:fatal|failed): \[(.+?)\].*?(?:FAILED|UNREACHABLE)!")
+_FATAL = re.compile(r"^(?:fatal: \[(.+?)\].*?(?:FAILED|UNREACHABLE)!|failed: \[(.+?)\] \(item=.*\) =>)")
 _DETAIL = re.compile(r"^    ((?:assertion|msg|stderr): +(?!''|\"\"|non-zero return code).+)$")
 _CONTINUED = re.compile(r"^(?: {2}| {8} *)(\S.*)$")  # wrapped by Molecule or by YAML, or a line of a text block
 _NOT_RUN = re.compile(r"^ +msg: +['\"]?(not run: .+?)['\"]?$")
@@ -42,11 +43,13 @@ class Step:
         """Begin without a cause."""
         self.name = name
         self.causes: list[str] = []
+        self._last: list[str] = []
         self._task = ""
         self._in_detail = False
 
     def read(self, line: str) -> None:
         """Take one line of the step's output."""
+        self._last = [*self._last, line][-MOST_LAST:] if line else self._last
         if self._in_detail and not line:
             return
         if self._in_detail and (match := _CONTINUED.match(line)):
@@ -56,7 +59,7 @@ class Step:
         if match := _TASK.match(line):
             self._task = match[1]
         elif match := _FATAL.match(line):
-            self.causes.append(f"{match[1]}: {self._task}")
+            self.causes.append(f"{match[1] or match[2]}: {self._task}")
         elif match := _DETAIL.match(line):
             self.causes += [f"  {match[1]}"] if self.causes else []
         elif line.startswith("...ignoring"):
@@ -67,7 +70,7 @@ class Step:
     def lines(self) -> Iterator[str]:
         """Yield what to print of a failed step."""
         yield f"failed: {self.name}"
-        yield from (f"    {cause}" for cause in self.causes[:MOST_CAUSES])
+        yield from (f"    {line}" for line in self.causes[:MOST_CAUSES] or self._last)
 
 
 def plain(log: str) -> list[str]:
@@ -91,8 +94,7 @@ def not_run(logs: Iterable[str]) -> list[str]:
 def failures(log: str) -> list[str]:
     """Return the failed steps of a log; where none is marked as failed, the last step is the one that failed."""
     step, found = Step("before the first step"), list[str]()
-    lines = plain(log)
-    for line in lines:
+    for line in plain(log):
         if match := _EXECUTING.match(line):
             step = Step(f"scenario {match[1]}, step {match[2]}")
         elif match := _GATE.match(line):
@@ -101,8 +103,7 @@ def failures(log: str) -> list[str]:
             found += step.lines()
         else:
             step.read(line)
-    last = [line for line in lines if line and not _GATE.match(line)][-3:]
-    return found or [*step.lines(), *(f"    {line}" for line in last if not step.causes)]
+    return found or [*step.lines()]
 
 
 def summary(logs: Iterable[str]) -> list[str]:
