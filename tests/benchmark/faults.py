@@ -1,11 +1,11 @@
 """
 Run site.yml for many nodes, some of which are unreachable, hang, fail or flap, and interrupt it.
 
-Usage: tests/benchmark/faults.py [-n 200] [--seed 22]
+Usage: tests/benchmark/faults.py [-n 200] [--seed 22] [--runs faults stuck interrupted] [--clean SECONDS]
 Healthy nodes are those of fleet.py. A node that is unreachable or hangs has the real ssh client: nothing listens at its
 port, or something that accepts the connection and never answers. A flapping node loses its connection once.
 In a run of its own, a module hangs on a node that answers. These nodes have nothing to change: interrupted.py
-interrupts runs that change machines.
+interrupts runs that change machines. --clean is the time of a run without faults, if it was measured before.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ STATUS = (2, 4)
 MORE_SECONDS = 120
 # Time limit of a task in the run with a module that hangs.
 TASK_SECONDS = 60
+RUNS = ["faults", "stuck", "interrupted"]
 
 
 class Outcome(t.NamedTuple):
@@ -114,6 +115,11 @@ def judge(found: Outcome, clean: Outcome, faults: dict[str, str]) -> list[str]:
     return wrong
 
 
+def say(what: str, found: Outcome) -> None:
+    """Print the outcome of a run."""
+    print(f"{what}: {found.seconds:.0f} s, status {found.status}, {len(found.named)} named", flush=True)
+
+
 def interrupted(folder: Path, document: dict[str, t.Any], seconds: float, count: int, dice: random.Random) -> None:
     """Interrupt so many runs at random points."""
     for _number in range(count):
@@ -128,27 +134,31 @@ def main() -> int:
     parser.add_argument("-n", "--nodes", type=int, default=200)
     parser.add_argument("--interruptions", type=int, default=5)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--runs", nargs="+", choices=RUNS, default=RUNS)
+    parser.add_argument("--clean", type=float, default=0)
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    faults = plant(options.nodes)
+    wrong = []
     with tempfile.TemporaryDirectory() as name, silent() as port:
         folder = Path(name)
         healthy = inventory(options.nodes, folder, {}, port)
         run(folder, fleet.inventory(2, folder), {})
-        clean = run(folder, healthy, {})
-        print(f"without faults: {clean.seconds:.0f} s, status {clean.status}", flush=True)
-        found = run(folder, inventory(options.nodes, folder, faults, port), faults)
-        print(f"with faults: {found.seconds:.0f} s, status {found.status}, {len(found.named)} named", flush=True)
-        stuck = run(folder, healthy, {"gpu3": "stuck"}, limit=TASK_SECONDS)
-        print(
-            f"with a module that hangs: {stuck.seconds:.0f} s, status {stuck.status}, {stuck.named} named", flush=True
-        )
-        interrupted(folder, healthy, clean.seconds, options.interruptions, random.Random(options.seed))
-        again = run(folder, healthy, {})
-        print(f"next run: {again.seconds:.0f} s, status {again.status}, unfinished {sorted(again.named)}")
-        wrong = judge(found, clean, faults) + judge(stuck, clean, {"gpu3": "stuck"})
-        if again.status or again.named:
-            wrong.append("the next run did not finish all nodes")
+        clean = Outcome(0, options.clean, set()) if options.clean else run(folder, healthy, {})
+        say("without faults", clean)
+        if "faults" in options.runs:
+            faults = plant(options.nodes)
+            found = run(folder, inventory(options.nodes, folder, faults, port), faults)
+            say("with faults", found)
+            wrong += judge(found, clean, faults)
+        if "stuck" in options.runs:
+            stuck = run(folder, healthy, {"gpu3": "stuck"}, limit=TASK_SECONDS)
+            say("with a module that hangs", stuck)
+            wrong += judge(stuck, clean, {"gpu3": "stuck"})
+        if "interrupted" in options.runs:
+            interrupted(folder, healthy, clean.seconds, options.interruptions, random.Random(options.seed))
+            again = run(folder, healthy, {})
+            say("next run", again)
+            wrong += ["the next run did not finish all nodes"] if again.status or again.named else []
     for line in wrong:
         print(f"WRONG: {line}")
     return 1 if wrong else 0

@@ -1,7 +1,7 @@
 """
-Measure what site.yml costs the control node for many nodes, without machines.
+Measure what playbooks cost the control node for many nodes, without machines.
 
-Usage: tests/benchmark/fleet.py [-n 30 100] [--playbook site.yml ...] [--json FILE]
+Usage: tests/benchmark/fleet.py [-n 30 100] [--runs site join health validate remove] [--json FILE]
 The inventory is the lab's with as many nodes. The connection plugin `finished` answers each module as a node that is
 configured completely. So all that is measured is Ansible and this collection on the control node.
 """
@@ -28,6 +28,15 @@ PLUGINS = Path(__file__).parent / "fleet_plugins"
 PROGRAMS = {"/usr/local/bin/gpucluster-check": "_health.cli", "/usr/local/sbin/gpucluster-gpu-clocks": "_nvidia.boot"}
 PINGS = 10
 NEAR = 0.15
+SITE = "site.yml"
+# What is measured, by the name on the command line: a title, and the arguments of ansible-playbook.
+RUNS = {
+    "site": (SITE, [SITE]),
+    "join": ("join one node", [SITE, "--limit", "gpu1"]),
+    "health": ("health.yml", ["playbooks/health.yml"]),
+    "validate": ("validate.yml, first stage", ["playbooks/validate.yml", "-e", '{"validate_stages": ["preflight"]}']),
+    "remove": ("remove one node", ["playbooks/node_remove.yml", "-e", "node=gpu1"]),
+}
 
 
 @dataclasses.dataclass
@@ -56,12 +65,14 @@ def inventory(nodes: int, folder: Path) -> dict[str, t.Any]:
         for number in range(1, nodes + 1)
     }
     variables = {"ansible_connection": "finished", "pyxis_cache": str(folder), "slurm_cache": str(folder)}
+    reports = {"validate_directory": str(folder / "reports")}
     return {
         "all": {
+            "vars": reports,
             "children": {
                 "lab": {"hosts": hosts, "vars": variables},
                 "slurm_compute": {"hosts": {host: {} for host in hosts}},
-            }
+            },
         }
     }
 
@@ -98,8 +109,9 @@ def connections(folder: Path) -> Path:
     return path.parent
 
 
-def environment(tasks: Path, templates: Path | None) -> dict[str, str]:
+def environment(source: Path, tasks: Path, templates: Path | None) -> dict[str, str]:
     """Return the environment of ansible-playbook; the callbacks write to the files."""
+    nodes = json.loads(source.read_text(encoding="utf-8"))["all"]["children"]["slurm_compute"]["hosts"]
     callbacks = {"ANSIBLE_CALLBACKS_ENABLED": "task_cpu"}
     if templates:
         callbacks = {"ANSIBLE_CALLBACKS_ENABLED": "task_cpu,template_cpu", "FLEET_TEMPLATES": str(templates)}
@@ -111,6 +123,7 @@ def environment(tasks: Path, templates: Path | None) -> dict[str, str]:
         "ANSIBLE_CALLBACK_PLUGINS": str(PLUGINS / "callback"),
         **callbacks,
         "FLEET_CHECKSUMS": json.dumps(checksums()),
+        "FLEET_NODES": json.dumps(list(nodes)),
         "FLEET_TASKS": str(tasks),
     }
 
@@ -121,7 +134,12 @@ def start(
     """Start a playbook with the inventory of the lab and another one."""
     command = [str(BIN / "ansible-playbook"), "-i", "inventories/lab", "-i", str(source), *arguments]
     return subprocess.Popen(
-        command, cwd=CHECKOUT, env=environment(tasks, templates), stdout=stream, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=CHECKOUT,
+        env=environment(source, tasks, templates),
+        stdout=stream,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
 
 
@@ -209,21 +227,19 @@ def main() -> int:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--nodes", type=int, nargs="+", default=[30, 100])
-    parser.add_argument("--playbook", nargs="+", default=["site.yml"])
+    parser.add_argument("--runs", nargs="+", choices=list(RUNS), default=["site", "join"])
     parser.add_argument("--json", type=Path, default=CHECKOUT / "tests/output/benchmark-fleet.json")
     options = parser.parse_args()
 
     found = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        run("first run, which fills the cache", 2, ["site.yml"], folder)
-        playbooks = {"floor: a ping": [str(floor(folder))], **{one: [one] for one in options.playbook}}
-        playbooks["join one node"] = ["site.yml", "--limit", "gpu1"]
-        for title, arguments in playbooks.items():
+        run("first run, which fills the cache", 2, [SITE], folder)
+        for title, arguments in [("floor: a ping", [str(floor(folder))]), *(RUNS[name] for name in options.runs)]:
             runs = [run(title, nodes, arguments, folder) for nodes in options.nodes]
             show(runs)
             found += runs
-            if title == "site.yml":
+            if title == SITE:
                 show_templates(options.nodes[0], arguments, folder)
                 title = "site.yml with empty tasks: its floor"
                 runs = [run(title, nodes, [str(empty(runs[-1], folder))], folder) for nodes in options.nodes]

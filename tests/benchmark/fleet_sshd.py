@@ -92,7 +92,7 @@ def pings(name: str, hosts: dict[str, t.Any], folder: Path) -> Cost:
     source.write_text(json.dumps({"all": {"children": {"slurm_compute": {"hosts": hosts}}}}), encoding="utf-8")
     command = [str(fleet.BIN / "ansible-playbook"), "-i", str(source), str(fleet.floor(folder))]
     environment = {
-        **fleet.environment(folder / "tasks.json", None),
+        **fleet.environment(source, folder / "tasks.json", None),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control),
         "ANSIBLE_HOST_KEY_CHECKING": "false",
     }

@@ -117,8 +117,10 @@ def test_the_cost_of_one_more_node_must_not_grow(
 
 
 def test_no_machine_of_a_fleet_is_contacted_and_no_cache_of_the_user_is_written(fleet: t.Any, tmp_path: Path) -> None:
-    lab = fleet.inventory(5, tmp_path)["all"]["children"]["lab"]
+    everything = fleet.inventory(5, tmp_path)["all"]
+    lab = everything["children"]["lab"]
 
+    assert everything["vars"] == {"validate_directory": str(tmp_path / "reports")}
     assert sorted(lab["hosts"]) == ["gpu1", "gpu2", "gpu3", "gpu4", "gpu5"]
     assert lab["hosts"]["gpu1"]["ansible_ssh_private_key_file"] == str(tmp_path / "key")
     assert lab["vars"] == {
@@ -128,16 +130,19 @@ def test_no_machine_of_a_fleet_is_contacted_and_no_cache_of_the_user_is_written(
     }
 
 
-def test_a_finished_node_has_its_programs_and_takes_jobs() -> None:
+def test_a_finished_node_has_its_programs_and_takes_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     finished = loaded(FLEET)
+    monkeypatch.setenv("FLEET_NODES", '["gpu1", "gpu9"]')
 
     stat = finished.answer("gpu1", "ansible.modules.stat", {"path": "/x"}, {"/x": "abc"})
     waited = finished.answer("c", "x.slurm_wait", {"nodes": ["gpu1", "gpu9"]}, {})
     keys = [finished.answer(host, "ansible.modules.setup", {}, {})["ansible_facts"] for host in ("gpu1", "gpu2")]
+    slurm = finished.answer("c", "x.slurm_nodes_info", {}, {})
 
     assert (stat["changed"], stat["stat"]["checksum"]) == (False, "abc")
     assert [node for node, state in waited["nodes"].items() if state["registered"]] == ["gpu1", "gpu9"]
     assert len({one["ansible_ssh_host_key_ed25519_public"] for one in keys}) == 2
+    assert [(node["name"], node["state"]) for node in slurm["nodes"]] == [("gpu1", "idle"), ("gpu9", "idle")]
 
 
 def test_each_fault_is_planted_on_a_node_of_its_own(faults: t.Any) -> None:

@@ -57,6 +57,13 @@ def facts(host: str) -> dict[str, t.Any]:
     }
 
 
+def nodes_of_slurm(names: list[str]) -> dict[str, t.Any]:
+    """Return what Slurm says about idle nodes."""
+    node = {"partitions": ["all"], "state": "idle", "answers": True, "version": "24.11.5", "gres": "gpu:h100:8"}
+    nodes = [{"name": name, **node, "gpus": 8, "cpus": 96, "reason": ""} for name in names]
+    return {"nodes": nodes, "wanted": names, "selected": names, "busy": [], "unusable": []}
+
+
 def answer(host: str, module: str, params: t.Mapping[str, t.Any], checksums: t.Mapping[str, str]) -> dict[str, t.Any]:
     """Return the result of a module on a machine that has nothing to change."""
     name = module.rpartition(".")[2]
@@ -66,6 +73,8 @@ def answer(host: str, module: str, params: t.Mapping[str, t.Any], checksums: t.M
         path = params["path"]
         status = {"exists": True, "isdir": False, "isreg": True, "islnk": False, "checksum": checksums.get(path, "")}
         return {"changed": False, "stat": {**status, "path": path, "mode": "0755", "uid": 0, "gid": 0, "size": 1}}
+    if name == "slurm_nodes_info":
+        return {"changed": False, **nodes_of_slurm(json.loads(os.environ["FLEET_NODES"]))}
     if name == "slurm_wait":
         nodes = {node: {"registered": True, "state": "idle"} for node in params.get("nodes") or []}
         return {"changed": False, "reached": True, "problem": "", "nodes": nodes, "jobs": []}
@@ -79,6 +88,12 @@ _ANSWERS: dict[str, dict[str, t.Any]] = {
     "file_set": {"files": []},
     "find": {"files": [{"path": f"/etc/enroot/hooks.d/{name}", "mode": "0755"} for name in _HOOKS]},
     "munge_key": {"key": "x" * 64},
+    "node_consistency_info": {
+        "versions": {"kernel": "6.12.0", "driver": "580.159.04", "ofed": None, "slurm": "24.11.5", "nccl": "2.28.9"},
+        "clock": {"synchronized": True, "offset": 0.001, "by": "chronyc"},
+        "mounts": {},
+        "users": {},
+    },
     "ping": {"ping": "pong"},
     "slurm_config_info": {"files": {}, "pending": [], "delegated": [], "at_risk": []},
     "slurp": {"content": "", "encoding": "base64"},
