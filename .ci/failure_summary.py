@@ -24,9 +24,11 @@ WIDTH = 200
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m")
 _MOLECULE_MARGIN = re.compile(r"^\s*│ ?")
 _GATE = re.compile(r"^== (.+) \(\d+ s\)$")
-_EXECUTING = re.compile(r"^INFO\s+(\S+) ➜ (\S+): Executing$")
-_FAILED = re.compile(r"^ERROR\s+(\S+) ➜ (\S+): Executed: Failed")
-_TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(.+?)\]?$")
+# Molecule writes "munge ➜ verify: " with colours, and "[munge > verify] " without.
+_STEP = r"\[?(\S+) (?:➜|>) (\S+?)(?::|\])"
+_EXECUTING = re.compile(rf"^INFO\s+{_STEP} Executing$")
+_FAILED = re.compile(rf"^ERROR\s+{_STEP} Executed: Failed")
+_TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(.+?)(?:\](?: \*+)?)?$")
 _FATAL = re.compile(r"^(?:fatal: \[(.+?)\].*?(?:FAILED|UNREACHABLE)!|failed: \[(.+?)\] \(item=.*\) =>)")
 _DETAIL = re.compile(r"^    ((?:assertion|msg|stderr): +(?!''|\"\"|non-zero return code).+)$")
 _CONTINUED = re.compile(r"^(?: {2}| {8} *)(\S.*)$")  # wrapped by Molecule or by YAML, or a line of a text block

@@ -71,6 +71,17 @@ def test_a_failed_task_is_named_with_its_scenario_step_host_and_message(program:
     ]
 
 
+def test_a_failed_task_is_named_in_a_log_without_colours_as_well(program: t.Any) -> None:
+    log = (MOLECULE / "verify_failed_plain.log").read_text(encoding="utf-8")
+
+    assert program.failures(log) == [
+        "failed: scenario training, step verify",
+        "    localhost: Read who is slow",
+        "      assertion: __verify_run.rc == 2",
+        "      msg: Assertion failed",
+    ]
+
+
 def test_an_assertion_that_failed_is_shown_whole(program: t.Any) -> None:
     assert program.failures(ASSERTION)[1:] == [
         "    localhost: Look at the verdict",
@@ -161,6 +172,9 @@ SKIPPED [1] tests/integration/a/test_b.py:183: not run: the example of DeepOps (
 SKIPPED [1] tests/integration/a/test_b.py:190: not on this system
 """
 
+    assert program.not_run(["INFO     [health > verify] Executing\n    msg: 'not run: NHC (no mirror)'\n"]) == [
+        "not run: NHC (no mirror) [scenario health]"
+    ]
     assert program.not_run([log, log]) == [
         "not run: LBNL NHC as provider (no mirror) [scenario nhc]",
         "not run: upstream enroot (no mirror) [scenario login]",
