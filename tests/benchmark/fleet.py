@@ -188,7 +188,9 @@ def shape(found: list[float]) -> str:
     """Return whether the cost of one more node grows by 15 % at most, which takes three sizes to know."""
     if len(found) < 2:
         return "three sizes show whether it is linear"
-    return "linear" if max(found) <= (1 + NEAR) * min(found) else "NOT LINEAR"
+    if max(found) <= (1 + NEAR) * min(found):
+        return "linear"
+    return "NOT LINEAR" if max(found) > (1 + NEAR) * found[0] else "falls"
 
 
 def show(runs: list[Run]) -> None:

@@ -104,6 +104,7 @@ def test_the_budgets_are_those_of_the_design(bench: t.Any) -> None:
     [
         ([10, 20, 50], [1.0, 1.0], "linear"),
         ([10, 20, 60], [1.0, 1.33], "NOT LINEAR"),
+        ([10, 30, 60], [2.0, 1.0], "falls"),
         ([10, 20], [1.0], "three sizes show whether it is linear"),
     ],
 )
