@@ -23,6 +23,8 @@ ASK = 60.0
 _IMMEDIATE = 60  # seconds to wait for the allocation of an idle node
 _JOB_MINUTES = 240
 _CLAIM = "gpucluster_repair_"
+# srun exits 0 if Slurm ends the step before its tasks start.
+_ABORTED = "srun: Job step aborted"
 
 
 class SlurmError(Exception):
@@ -161,7 +163,8 @@ class Slurm:
             *("srun", f"--jobid={job}", "--overlap", f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}"),
             *(f"--ntasks={len(nodes)}", "--ntasks-per-node=1", "--input=none", "--chdir=/", "--kill-on-bad-exit=1"),
         ]
-        return self._run([*args, *command], seconds)
+        code, out, err = self._run([*args, *command], seconds)
+        return 1 if code == 0 and _ABORTED in err else code, out, err
 
     def cancel(self, node: str) -> bool:
         """Cancel the job of this program on a node; return whether the node is without any job."""

@@ -26,6 +26,9 @@ if t.TYPE_CHECKING:
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED"}
 ACTIVE = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
 
+# srun exits 0 if Slurm ends the step before its tasks start, as after a failed prolog of another node.
+_ABORTED = "srun: Job step aborted"
+
 _REASONS = {
     "BadConstraints": "no node can ever satisfy what the job asks for",
     "BeginTime": "its start time has not come yet",
@@ -215,6 +218,7 @@ class Slurm:
             ]
         )
         seconds = self._clock() - begin
+        code = 1 if code == 0 and _ABORTED in err else code
         return Result(step, code, out, err, seconds, self._lost(number) if code else "")
 
     def steps(self, number: int, steps: Sequence[Step], parallel: int = 64) -> list[Result]:
@@ -237,10 +241,13 @@ class Slurm:
     def _lost(self, number: int) -> str:
         """Return why the job can run no steps, independent of its nodes. Return an empty string if it can."""
         try:
-            state = self.job(number).state
+            job = self.job(number)
         except SlurmError as exc:
             return str(exc)
-        return "" if state == "RUNNING" else f"job {number} was {state}"
+        # A job that was submitted here had no reason to start twice. An older job may have started again before.
+        if job.restarts and number in self.submitted:
+            return f"job {number} was put back into the queue"
+        return "" if job.state == "RUNNING" else f"job {number} was {job.state}"
 
     def _call(self, args: Sequence[str], data: str | None = None) -> str:
         """Run a command and return its output."""

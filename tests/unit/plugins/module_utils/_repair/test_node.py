@@ -70,6 +70,16 @@ def test_only_the_first_controller_that_is_up_repairs(said: str, active: str) ->
             found.active()
 
 
+@pytest.mark.parametrize("why", ["prolog", "requeue"])
+def test_a_step_that_slurm_aborted_before_its_tasks_began_has_not_passed(why: str) -> None:
+    said = (ROOT / f"tests/unit/fixtures/slurm/24.11.5/srun-aborted-{why}.txt").read_text(encoding="utf-8")
+    aborted = slurm.Slurm(lambda args, seconds: (0, "", said))
+    ran = slurm.Slurm(lambda args, seconds: (0, "", "srun: job 7 queued and waiting for resources"))
+
+    assert aborted.step("7", ["gpu1"], ["true"], 60) == (1, "", said)
+    assert ran.step("7", ["gpu1"], ["true"], 60)[0] == 0
+
+
 def _report(**status: str) -> dict[str, t.Any]:
     return {"checks": [{"check": name, "status": said} for name, said in status.items()]}
 

@@ -188,6 +188,41 @@ def test_a_step_whose_job_is_gone_did_not_fail_and_no_other_is_started() -> None
     assert sum(call[0] == "timeout" for call in fake.calls) == 2
 
 
+# The prolog of gpu3 failed, and the tasks of gpu4 had just been started. srun exited 0 both times.
+ABORTED = {
+    name: (FIXTURES / f"srun-aborted-{why}.txt").read_text(encoding="utf-8")
+    for name, why in {"gpu3": "prolog", "gpu4": "requeue"}.items()
+}
+
+
+class RequeuingSlurm(FakeSlurm):
+    """The prolog of a node fails after all steps were started."""
+
+    def __call__(self, args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
+        code, out, err = super().__call__(args, data)
+        if args[0] == "timeout":
+            return 0, "", ABORTED[next(arg.partition("=")[2] for arg in args if arg.startswith("--nodelist="))]
+        return code, out.replace("Restarts=0", "Restarts=1"), err
+
+
+# The job is "running" if it has started again.
+@pytest.mark.parametrize("state", ["pending-begin", "running"])
+def test_a_step_that_slurm_aborted_before_its_tasks_began_has_not_passed(state: str) -> None:
+    client = slurm(RequeuingSlurm([state]))
+    client.submitted = [206]
+    results = client.steps(206, [step("gpu3"), step("gpu4")])
+
+    assert [result.code for result in results] == [1, 1]
+    assert [result.lost for result in results] == ["job 206 was put back into the queue"] * 2
+
+
+def test_an_aborted_step_of_a_job_that_runs_has_failed() -> None:
+    # It was not submitted here, and may have restarted before.
+    [result] = slurm(RequeuingSlurm()).steps(206, [step("gpu4")])
+
+    assert (result.code, result.lost) == (1, "")
+
+
 def test_a_step_whose_job_slurm_does_not_know_did_not_fail() -> None:
     def answer(args: t.Sequence[str], _data: str | None = None) -> tuple[int, str, str]:
         return 1, "", "Unable to contact slurm controller"
