@@ -109,7 +109,7 @@ class Connection(ssh.Connection):
         """Return what a machine with a planted fault answers to a module: a failure, an error of ssh, or never."""
         host = self.get_option("gpucluster_fleet_host")
         kind = json.loads(os.environ.get("FLEET_FAULTS", "{}")).get(host, "")
-        if kind == "fails" and module.endswith(".apt"):
+        if kind == "fails" and module.endswith(".packages"):
             return {"failed": True, "msg": "planted failure"}
         if kind == "stuck" and module.endswith(".file_set"):
             time.sleep(86400)  # Ansible ends the task
