@@ -187,6 +187,9 @@ results:
     checked:
       description: Whether the program verified its results.
       type: bool
+    wrong:
+      description: Whether the program found wrong results.
+      type: bool
     rows:
       description: Size in bytes and bus bandwidth in GB/s, for each size.
       type: list
@@ -294,6 +297,7 @@ def result(nodes: list[str], collective: str, found: slurm_job.Result, params: d
         "busbw": None if problem else report.busbw,
         "largest": report.largest,
         "checked": report.checked,
+        "wrong": report.out_of_bounds_ok is False,
         "rows": [{"size": row.size, "busbw": row.out_of_place.busbw} for row in report.rows],
         "version": report.version,
         "nccl": report.nccl,

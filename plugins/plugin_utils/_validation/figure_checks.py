@@ -121,6 +121,9 @@ def _bandwidth(
         status, message = short.level, f"{short.message}{unit}{_samples(result)}"
     elif not result["checked"]:
         status, message = WARN, "the program did not check its results"
+    elif result.get("failures"):
+        status = WARN
+        message = f"{result['busbw']:.4g} GB/s{_samples(result)}; the failure: {result['failures'][0]}"
     who = group(result)
     return check(
         name,

@@ -35,7 +35,8 @@ def settled(kind: str, raw: Raw) -> list[dict[str, t.Any]]:
     """
     Return one result for each group and operation of a kind, with all C(samples) of its bandwidth.
 
-    The upper median of several measurements counts, because noise only reduces bandwidth.
+    The upper median of several measurements counts, because noise only reduces bandwidth. But wrong results always
+    count, because noise does not cause them. C(failures) has the messages of the measurements that failed.
     """
     found: dict[tuple[frozenset[str], str], list[Raw]] = {}
     for result in raw.get(kind) or []:
@@ -44,9 +45,18 @@ def settled(kind: str, raw: Raw) -> list[dict[str, t.Any]]:
         # The search measures some groups again.
         found.get((frozenset(result["nodes"]), result["collective"]), []).append(result)
     return [
-        {**sorted(same, key=level)[len(same) // 2], "samples": [result["busbw"] for result in same]}
+        {
+            **next((result for result in same if wrong(result)), sorted(same, key=level)[len(same) // 2]),
+            "samples": [result["busbw"] for result in same],
+            "failures": [result["message"] for result in same if result["busbw"] is None],
+        }
         for same in found.values()
     ]
+
+
+def wrong(result: Raw) -> bool:
+    """Return whether the program found wrong results."""
+    return bool(result.get("wrong"))
 
 
 def level(result: Raw) -> float:

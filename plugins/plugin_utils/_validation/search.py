@@ -16,15 +16,20 @@ Raw = t.Mapping[str, t.Any]
 
 
 def again(raw: Raw, repeats: int = 2) -> dict[str, t.Any]:
-    """Return by kind the slow groups and operations that were measured less than C(repeats) times."""
+    """
+    Return by kind the groups and operations that were slow or failed, and were measured less than C(repeats) times.
+
+    What failed is repeated even if no limit is known. Wrong results are not, because they count in any case.
+    """
     least = limits.minimums(raw)
     found = {}
     for kind in results.TITLES:
         short = [
             result
             for result in results.settled(kind, raw)
-            if (result["busbw"] or 0.0) < limits.least(limits.threshold(result, raw, least[kind]))
+            if (not result["busbw"] or result["busbw"] < limits.least(limits.threshold(result, raw, least[kind])))
             and len(result["samples"]) < repeats
+            and not results.wrong(result)
         ]
         if short:
             found[kind] = {

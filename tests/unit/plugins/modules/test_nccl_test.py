@@ -125,6 +125,18 @@ def test_processes_that_do_not_find_each_other_are_no_world(output: str, world: 
     assert found["devices"] == (["NVIDIA H200"] if output else [])
 
 
+def test_wrong_results_are_marked() -> None:
+    said = (FIXTURES / "nccl_tests/2.19.6/4xh200-hypercube.txt").read_text(encoding="utf-8")
+    step = nccl_test.step(PARAMS, ["gpu1"], "hypercube")
+    found = [
+        nccl_test.result(["gpu1"], "hypercube", job.Result(step, code, output, "", 1.0), PARAMS)
+        for code, output in [(1, said), (0, GOOD), (1, GOOD[:1800])]
+    ]
+
+    assert [result["wrong"] for result in found] == [True, False, False]
+    assert found[0]["message"].startswith("wrong results: 8 values")
+
+
 def test_the_program_gets_the_arguments_of_nccl_tests() -> None:
     assert nccl_test.program(PARAMS, "alltoall") == [
         *["/opt/alltoall_perf", "-b", "8", "-e", "4G", "-f", "2", "-n", "20", "-c", "1", "-g", "1"]

@@ -49,6 +49,10 @@ def bad(stage: dict[str, t.Any]) -> set[tuple[str, str | None, str]]:
     return {(item["check"], item["node"], item["status"]) for item in stage["checks"] if item["status"] != "pass"}
 
 
+def not_passed(stage: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+    return [item for item in stage["checks"] if item["status"] != "pass"]
+
+
 def test_nodes_that_are_alike_pass() -> None:
     stage = stages.build("preflight", {"facts": {n: facts() for n in NODES}, "states": [state(n) for n in NODES]})
 
@@ -349,6 +353,35 @@ def test_between_cpus_a_limit_is_not_missed_but_the_report_says_so() -> None:
 
     assert not bad(stage)
     assert stage["notes"][0].startswith("no limit is known for the bandwidth between two nodes")
+
+
+def test_what_failed_is_measured_again_even_if_no_limit_is_known() -> None:
+    raw: dict[str, t.Any] = {"nodes": ["gpu1"], "node": [result(["gpu1"], None)], "thresholds": {}}
+    again = {"node": {"groups": [["gpu1"]], "collectives": ["all_reduce"]}}
+
+    assert search.isolate(raw)["again"] == again
+    assert search.isolate(raw, repeats=1)["again"] == {}
+
+    lucky = {**raw, "program": "mpi", "node": [*raw["node"], result(["gpu1"], 3.0)]}
+    (found,) = [item for item in stages.build("nccl", lucky)["checks"] if item["check"].startswith("nccl.node")]
+    assert (found["status"], found["message"]) == (
+        "warn",
+        "3 GB/s; measured 2 times: failed, 3; the failure: stopped because it took too long",
+    )
+
+    still = {**raw, "node": [*raw["node"], result(["gpu1"], None)]}
+    assert search.isolate(still)["again"] == {}
+    assert [item["status"] for item in not_passed(stages.build("nccl", still))] == ["fail"]
+
+
+@pytest.mark.parametrize("later", [0, 1, 2])
+def test_wrong_results_are_not_forgotten_after_right_ones(later: int) -> None:
+    wrong = {**result(["gpu1"], None), "wrong": True, "message": "wrong results: 7 values out of bounds"}
+    measured = [*(result(["gpu1"], 300.0) for _number in range(later)), wrong, result(["gpu1"], 310.0)]
+    raw: dict[str, t.Any] = {"nodes": ["gpu1"], "node": measured, "thresholds": {"node": 250.0}}
+
+    assert search.isolate({**raw, "node": [wrong]})["again"] == {}, "a repetition changes nothing"
+    assert [item["message"] for item in not_passed(stages.build("nccl", raw))] == [wrong["message"]]
 
 
 def test_what_fell_short_once_is_measured_again_before_it_counts() -> None:
