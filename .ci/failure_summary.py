@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
 MOST_LINES = 18
 MOST_CAUSES = 7
 MOST_LAST = 3
-WIDTH = 200
+WIDTH = 400
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m")
 _MOLECULE_MARGIN = re.compile(r"^\s*│ ?")
 _GATE = re.compile(r"^== (.+) \(\d+ s\)$")
@@ -30,7 +30,7 @@ _EXECUTING = re.compile(rf"^INFO\s+{_STEP} Executing$")
 _FAILED = re.compile(rf"^ERROR\s+{_STEP} Executed: Failed")
 _TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(.+?)(?:\](?: \*+)?)?$")
 _FATAL = re.compile(r"^(?:fatal: \[(.+?)\].*?(?:FAILED|UNREACHABLE)!|failed: \[(.+?)\] \(item=.*\) =>)")
-_DETAIL = re.compile(r"^    ((?:assertion|msg|stderr): +(?!''|\"\"|non-zero return code).+)$")
+_DETAIL = re.compile(r"^    ((?:assertion|msg|stderr|stdout): +(?!''|\"\"|non-zero return code).+)$")
 _CONTINUED = re.compile(r"^(?: {2}| {8} *)(\S.*)$")  # wrapped by Molecule or by YAML, or a line of a text block
 _NOT_RUN = re.compile(r"^ +msg: +['\"]?(not run: .+?)['\"]?$")
 _STEP_NOT_RUN = re.compile(r"^== (not run: .+)$")

@@ -29,6 +29,9 @@ _ASKS = re.compile(r"\b(sinfo|squeue|scontrol --details show)\b")
 _WAITS = re.compile(r"^srun: job \d+ (queued and waiting|has been allocated) .*\n?", re.MULTILINE)
 PATIENCE_SECONDS = 120
 LONGEST_SECONDS = 600
+# The lines of a long output that tell why it is another one than the page shows.
+_TELLS = re.compile(r"fatal:|ERROR|FAIL|WARN|UNREACHABLE|unhealthy|^ *msg:")
+MOST_LINES = 8
 
 
 class Step(t.NamedTuple):
@@ -37,6 +40,26 @@ class Step(t.NamedTuple):
     command: str
     expected: str
     needs: str
+
+
+class Fault(t.NamedTuple):
+    """A command that did not do what the page shows."""
+
+    step: Step
+    status: int
+    printed: str
+
+    def text(self) -> str:
+        """Return the whole fault."""
+        head = f"$ {self.step.command}\nexit status {self.status}"
+        return f"{head}, expected:\n{self.step.expected}\nprinted:\n{self.printed}"
+
+    def cause(self) -> str:
+        """Return the fault with those lines of a long output that tell the cause, or else with its last ones."""
+        lines = self.printed.splitlines()
+        if len(lines) > MOST_LINES:
+            lines = ([line for line in lines if _TELLS.search(line)] or lines)[-MOST_LINES:]
+        return "\n".join([f"$ {self.step.command}: exit status {self.status}", *lines])
 
 
 def steps(page: str) -> list[Step]:
@@ -59,8 +82,8 @@ def _tidy(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines() if line.strip())
 
 
-def run(page: str, shell: Shell, have: Sequence[str] = (), sleep: Callable[[float], None] = time.sleep) -> list[str]:
-    """Run the page and return what went wrong, or nothing; the first fault ends it."""
+def run(page: str, shell: Shell, have: Sequence[str] = (), sleep: Callable[[float], None] = time.sleep) -> Fault | None:
+    """Run the page and return its first fault, or nothing."""
     for step in steps(page):
         if step.needs and step.needs not in have:
             print(f"not run (no {step.needs}): {step.command}", flush=True)
@@ -69,8 +92,8 @@ def run(page: str, shell: Shell, have: Sequence[str] = (), sleep: Callable[[floa
         status, printed = _until_it_fits(step, shell, sleep)
         print(f"{time.monotonic() - began:6.1f} s  {step.command}", flush=True)
         if status or not matches(step.expected, printed):
-            return [f"$ {step.command}\nexit status {status}, expected:\n{step.expected}\nprinted:\n{printed}"]
-    return []
+            return Fault(step, status, printed)
+    return None
 
 
 def _until_it_fits(step: Step, shell: Shell, sleep: Callable[[float], None]) -> tuple[int, str]:
@@ -107,9 +130,12 @@ def main() -> int:
         "--have", action="append", default=[], help="what the lab has of that which parts of the page need"
     )
     options = parser.parse_args()
-    faults = run(options.page.read_text(encoding="utf-8"), bash, options.have)
-    print("\n".join(faults))
-    return 1 if faults else 0
+    fault = run(options.page.read_text(encoding="utf-8"), bash, options.have)
+    if not fault:
+        return 0
+    print(fault.text())
+    print(fault.cause(), file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

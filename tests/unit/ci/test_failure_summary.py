@@ -96,7 +96,15 @@ def test_errors_of_several_lines_are_shown_up_to_their_end(program: t.Any) -> No
     assert host == "    control: Lose records, and restore them"
     assert errors.startswith("      stderr: |4- Deleting users... ldapuser")
     assert errors.endswith(' "systemctl status slurmctld.service" and "journalctl -xeu slurmctld.service" for details.')
-    assert len(errors) == program.WIDTH
+
+
+def test_the_output_of_a_command_that_failed_is_shown_up_to_its_end(program: t.Any) -> None:
+    log = ERRORS.replace("stdout: ''", "stdout: |-\n" + "        one of many lines\n" * 90 + "        the last one")
+
+    shown = program.summary([log])[-1]
+    assert shown.startswith("      stdout: |-")
+    assert shown.endswith("one of many lines the last one")
+    assert len(shown) == program.WIDTH
 
 
 def test_an_item_of_a_loop_that_failed_is_a_cause(program: t.Any) -> None:

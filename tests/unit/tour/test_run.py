@@ -47,7 +47,7 @@ class Shell:
 def test_commands_are_run_in_their_order() -> None:
     shell = Shell(first=[(0, "srun: job 2 queued and waiting for resources\none\n")], second=[(0, "two and more \n")])
 
-    assert tour.run(PAGE, shell) == []
+    assert tour.run(PAGE, shell) is None
     assert shell.calls == ["first", "second --option"]
 
 
@@ -56,15 +56,34 @@ def test_a_part_that_needs_more_is_not_run_and_says_so(capsys: pytest.CaptureFix
     assert "not run (no containers): third" in capsys.readouterr().out
 
     shell = Shell(first=[(0, "one")], second=[(0, "two x")], third=[(0, "four")])
-    assert "$ third" in tour.run(PAGE, shell, ["containers"])[0]
+    fault = tour.run(PAGE, shell, ["containers"])
+    assert fault
+    assert "$ third" in fault.text()
 
 
 @pytest.mark.parametrize("answer", [(0, "two"), (0, "one\none"), (0, ""), (1, "one")])
 def test_another_result_fails_and_ends_the_tour(answer: tuple[int, str]) -> None:
     shell = Shell(first=[answer])
 
-    assert tour.run(PAGE, shell) != []
+    assert tour.run(PAGE, shell) is not None
     assert shell.calls == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "cause"),
+    [
+        ("two\nthree", ["two", "three"]),
+        ("x\n" * 90 + "    - 'FAIL: 1 of 9 checks failed'\n" + "y\n" * 90, ["    - 'FAIL: 1 of 9 checks failed'"]),
+        ("x\n" * 90 + "last", ["x"] * 7 + ["last"]),
+        ("    msg: x\n" * 90, ["    msg: x"] * 8),
+        ("", []),
+    ],
+)
+def test_the_cause_of_a_fault_fits_in_the_summary_of_a_run(printed: str, cause: list[str]) -> None:
+    fault = tour.run(PAGE, Shell(first=[(2, printed)]))
+
+    assert fault
+    assert fault.cause().splitlines() == ["$ first: exit status 2", *cause]
 
 
 def test_slurm_is_asked_again_and_a_change_is_made_once() -> None:
@@ -72,7 +91,7 @@ def test_slurm_is_asked_again_and_a_change_is_made_once() -> None:
     shell = Shell(sinfo=[(0, "mixed"), (0, "idle")])
     waits: list[t.Any] = []
 
-    assert tour.run(page, shell, sleep=waits.append) == []
+    assert tour.run(page, shell, sleep=waits.append) is None
     assert len(shell.calls) == 2
     assert waits == [2]
 
