@@ -56,7 +56,8 @@ options:
         description:
           - If set, O(files[].content) is a block of lines in a file that others write, too. The line is a comment of
             the file with V({mark}), which becomes C(BEGIN) before the block and C(END) after it.
-          - Empty content, or O(files[].state=absent), removes the block. A new block comes last in the file.
+          - Empty content, or O(files[].state=absent), removes the block. A file without it keeps its owner and mode.
+            A new block comes last in the file.
           - The blocks of M(ansible.builtin.blockinfile) have the same form. A link is followed.
         type: str
         version_added: 0.3.0
@@ -224,8 +225,10 @@ def wanted(files: list[dict[str, t.Any]], uid: int, gid: int) -> list[file_set.W
         content = one["content"] if one["state"] == "present" else None
         if one.get("marker"):
             before = look(path)
-            content = file_set.with_block(before.content if before else "", content or "", one["marker"])
-            content = content if before or content else None
+            text, block = before.content if before else "", content or ""
+            content = file_set.with_block(text, block, one["marker"])
+            if content == text and not block.strip():
+                continue  # No block, as wanted: the file, its owner and its mode belong to others.
         found.append(file_set.Wanted(path, content, int(one["mode"], 8), uid, gid))
     return found
 

@@ -169,7 +169,16 @@ def test_a_block_leaves_the_rest_of_the_file(tmp_path: Path, content: str | None
 def test_no_block_makes_no_file(tmp_path: Path) -> None:
     entry = {"path": str(tmp_path / "x"), "content": "", "marker": "# {mark} x", "mode": "0644", "state": "present"}
 
-    assert file_set.wanted([entry], 0, 0)[0].content is None
+    assert file_set.wanted([entry], 0, 0) == []
+
+
+@pytest.mark.parametrize(("content", "state"), [("", "present"), ("\n", "present"), (None, "absent"), ("x", "absent")])
+def test_a_file_without_the_block_keeps_its_mode(tmp_path: Path, content: str | None, state: str) -> None:
+    path = tmp_path / "sshd"
+    path.write_text("@include common-account\n")
+    entry = {"path": str(path), "content": content, "marker": "# {mark} x", "mode": "0644", "state": state}
+
+    assert file_set.wanted([entry], 0, 0) == []
 
 
 def test_a_directory_is_no_required_file(tmp_path: Path) -> None:
