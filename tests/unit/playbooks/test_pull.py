@@ -102,7 +102,7 @@ def test_equal_releases_are_equal_strings() -> None:
 def test_a_pulled_node_does_nothing_on_another_machine() -> None:
     variables = _render("__pull_variables")
     loader = DataLoader()
-    for path in ("munge/tasks/main.yml", "users/tasks/ssh.yml", "users/tasks/homes.yml"):
+    for path in ("munge/tasks/key.yml", "users/tasks/ssh.yml", "users/tasks/homes.yml"):
         tasks = loader.load_from_file(str(ROOT / "roles" / path), trusted_as_template=True)
         hosts = [task["delegate_to"] for task in tasks if "delegate_to" in task]
         templar = Templar(loader=loader, variables={**variables, "inventory_hostname": "gpu1"})

@@ -49,7 +49,7 @@ GIVEN: dict[str, t.Any] = {
     "__slurm_actions": [{"jobs_at_risk": True}],
     "__slurm_answer": {"failed": True},
     "__slurm_at_risk": {"rc": 1},
-    "__slurm_pam": {"changed": False},
+    "__slurm_written": {"files": []},
     "__slurm_both": ["gpu1"],
     "__slurm_present": {"results": [{}, {}]},
     "__slurm_release": {"stdout": "24.11.5"},
