@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import typing as t
 from pathlib import Path
 
@@ -474,11 +476,30 @@ def test_a_node_that_is_more_than_a_node_is_not_removed(said: Said) -> None:
     assert "UNREACHABLE" not in output
 
 
-def test_the_machine_of_the_keys_has_to_answer(said: Said) -> None:
-    code, output = said(_inventory(), "playbooks/slurm.yml", "--limit", "gpu1", "--tags", "munge")
+@pytest.mark.parametrize("limit", ["gpu1", "all"])
+def test_the_machine_of_the_keys_has_to_answer(limit: str, run: Run, tmp_path: Path) -> None:
+    """The machine gpu1 is this one and has munge. In check mode it stays as it is."""
+    inventory = _inventory()
+    inventory["all"]["hosts"]["gpu1"] = {
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+    }
+    dpkg = tmp_path / "dpkg-query"
+    dpkg.write_text("#!/bin/sh\necho 'ii |munge|0.5.16-1'\n")
+    dpkg.chmod(0o755)
+
+    code, output = run(
+        inventory,
+        "playbooks/slurm.yml",
+        *("--check", "--limit", limit, "--tags", "munge"),
+        PATH=f"{tmp_path}:{os.environ['PATH']}",
+        ANSIBLE_CALLBACK_RESULT_FORMAT="json",
+    )
 
     assert code != 0
-    assert "head does not answer, but it stores keys of the cluster" in output
+    assert "head does not answer, but it stores keys of the cluster" in re.sub(r"\s+", " ", output)
+    assert "Read the key of the cluster" not in output
 
 
 def test_nodes_keep_their_order(said: Said, tmp_path: Path) -> None:
