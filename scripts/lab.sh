@@ -18,7 +18,7 @@ up() {
   [ -z "${GPUCLUSTER_MIRROR:-}" ] || note_mirror
   say "Start control, login, gpu1 and gpu2 (containers with systemd, Debian 13)"
   "${as_root[@]}" "$PWD/.venv/bin/ansible-playbook" playbooks/lab_up.yml
-  say "Make the cluster: ansible-playbook site.yml (the first time it compiles Slurm, about six minutes on two cores)"
+  say "Make the cluster: ansible-playbook site.yml (the first time it compiles Slurm, about five minutes on two cores)"
   ansible-playbook site.yml
   say "The cluster is ready. Its GPUs are SIMULATED: nvidia-smi answers, nothing computes. InfiniBand is not part of the lab."
   ssh_to alice@login sinfo --Node --format='"%8N %8T %18G %f"'

@@ -22,7 +22,8 @@ TOOLS = {
     # As on a minimal installation, where tar has no program for the archive before apt installs it.
     "tar": 'case $* in *--extract*) grep -qw bzip2 "$INSTALLED" || exit 2 ;; esac; exec /usr/bin/tar "$@"',
     "dpkg-buildpackage": 'touch ../building; while [ -e "$SLOW" ]; do sleep 0.1; done; '
-    'head -n 1 debian/changelog > ../slurm-smd_1.deb; [ ! -e "$BROKEN" ] || { echo "no compiler"; exit 2; }',
+    "{ head -n 1 debian/changelog; cat debian/rules; } > ../slurm-smd_1.deb; "
+    '[ ! -e "$BROKEN" ] || { echo "no compiler"; exit 2; }',
     "dpkg-scanpackages": "echo Package: slurm-smd",
 }
 
@@ -53,10 +54,11 @@ class Build:
             "INSTALLED": str(folder / "installed"),
         }
 
-    def start(self, archive: str = "source.tar", release: str = "1") -> subprocess.Popen[str]:
+    def start(self, archive: str = "source.tar", release: str = "1", *options: str) -> subprocess.Popen[str]:
         """Start a build, as the leader of a process group."""
+        directory = self.folder / "cache/slurm-1"
         return subprocess.Popen(
-            [str(SCRIPT), "compile", str(self.folder / "cache/slurm-1"), str(self.folder / archive), release, "+own"],
+            [str(SCRIPT), "compile", str(directory), str(self.folder / archive), release, "+own", *options],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -81,10 +83,18 @@ def test_the_result_is_a_repository_with_a_version_of_its_own(build: Build) -> N
     process = build.start()
 
     assert (process.communicate()[0], process.returncode) == ("", 0)
-    assert build.packages() == {
-        "cache/slurm-1/Packages": "Package: slurm-smd\n",
-        "cache/slurm-1/slurm-smd_1.deb": "slurm-smd (1-1+own) unstable\n",
-    }
+    packages = build.packages()
+    assert set(packages) == {"cache/slurm-1/Packages", "cache/slurm-1/slurm-smd_1.deb"}
+    assert packages["cache/slurm-1/Packages"] == "Package: slurm-smd\n"
+    assert packages["cache/slurm-1/slurm-smd_1.deb"].startswith("slurm-smd (1-1+own) unstable\n")
+
+
+def test_configure_makes_no_static_libraries_and_gets_the_options_of_the_site(build: Build) -> None:
+    process = build.start("source.tar", "1", "--with-nvml=/opt/nvml", "--without-rsmi")
+
+    assert (process.communicate()[0], process.returncode) == ("", 0)
+    rules = build.packages()["cache/slurm-1/slurm-smd_1.deb"]
+    assert "dh_auto_configure -- --disable-static --with-nvml=/opt/nvml --without-rsmi --with-pmix\n" in rules
 
 
 def test_a_build_that_was_killed_leaves_no_result_and_is_done_afresh(build: Build) -> None:
