@@ -124,7 +124,7 @@ def summary(report: Report) -> str:
     if not passed and not failed:
         parts.append("nothing was proved")
     if not parts:
-        parts.append(f"all {passed} checks passed on {_count(len(report['nodes']), 'node')}")
+        parts.append(f"all {passed} checks passed on {_count(len(report['nodes']), 'machine')}")
     if skipped:
         parts.append(f"{_count(len(skipped), 'check')} not run")
     return "; ".join(parts + _notices(report))

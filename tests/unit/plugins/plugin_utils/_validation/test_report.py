@@ -34,8 +34,8 @@ DOUBT = check("preflight.clock", "clock", "warn", "nobody knows", "gpu1")
 @pytest.mark.parametrize(
     ("checks", "verdict", "words"),
     [
-        ([GOOD], "pass", "all 1 checks passed on 3 nodes"),
-        ([GOOD, SKIPPED], "pass", "all 1 checks passed on 3 nodes; 1 check not run"),
+        ([GOOD], "pass", "all 1 checks passed on 3 machines"),
+        ([GOOD, SKIPPED], "pass", "all 1 checks passed on 3 machines; 1 check not run"),
         ([GOOD, DOUBT], "warn", "1 warning"),
         ([GOOD, BAD], "fail", "1 of 2 checks failed, on gpu2"),
         ([SKIPPED], "fail", "nothing was proved; 1 check not run"),
