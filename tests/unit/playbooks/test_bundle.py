@@ -119,7 +119,8 @@ def _packages_of_roles() -> list[tuple[str, str]]:
     """Return each literal package that a task of a role installs, with its role."""
     found = []
     for path in sorted((ROOT / "roles").glob("*/tasks/*.yml")):
-        for task in re.findall(r"ansible\.builtin\.apt:.*?\n((?: {4,}.*\n)+)", path.read_text(encoding="utf-8")):
+        text = path.read_text(encoding="utf-8")
+        for task in re.findall(r"(?:ansible\.builtin\.apt|hpcai\.gpucluster\.packages):\n((?: {4,}.*\n)+)", text):
             names = re.search(r"name: (.*)", task)
             if names and "state: absent" not in task:
                 found += [
@@ -127,6 +128,10 @@ def _packages_of_roles() -> list[tuple[str, str]]:
                     for name in re.findall(r"(?<![\w.-])([a-z0-9][a-z0-9+-]{2,})(?!':)(?=[',\]]|$)", names[1])
                 ]
     return found
+
+
+def test_the_packages_of_roles_are_found() -> None:
+    assert {("munge", "munge"), ("nfs", "nfs-common")} <= set(_packages_of_roles())
 
 
 @pytest.mark.parametrize(("role", "package"), _packages_of_roles())

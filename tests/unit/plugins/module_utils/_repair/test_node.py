@@ -138,7 +138,7 @@ def test_the_capture_keeps_what_each_tool_says_also_if_it_is_missing(tmp_path: P
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_two_nodes_exchange_data(damaged: bool) -> None:
-    script = node.PAIR.replace("hashlib.sha256(data)", "hashlib.md5(data)") if damaged else node.PAIR
+    script = node.PAIR.replace("hashlib.sha256(data)", "hashlib.sha256(data[1:])") if damaged else node.PAIR
     port = str(61000 + damaged)
     started = [
         subprocess.Popen(

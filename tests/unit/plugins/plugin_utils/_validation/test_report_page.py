@@ -261,7 +261,7 @@ def test_a_thousand_nodes_are_judged_in_ten_seconds_on_a_page_of_two_megabytes()
 
 
 @pytest.mark.skipif(
-    not BROWSER, reason="nobody looked at the page: no Chromium here (apt-get install chromium, or GPUCLUSTER_BROWSER)"
+    not BROWSER, reason="not run: the page of a report in a browser (no Chromium; see GPUCLUSTER_BROWSER)"
 )
 @pytest.mark.parametrize("number", [1, 16, 500])
 @pytest.mark.parametrize(("width", "scheme"), [(1280, 1), (1280, 0), (500, 1)])
