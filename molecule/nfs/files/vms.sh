@@ -24,7 +24,7 @@ install_packages() {
 # A guest may hang although /dev/kvm can be opened. KVM is used only if a kernel starts its first program.
 kvm_boots() {
   [ -w /dev/kvm ] || return 1
-  timeout --kill-after=2 20 qemu-system-x86_64 -M q35 -accel kvm -cpu host -m 512 -nodefaults -display none -no-reboot \
+  timeout --kill-after=2 10 qemu-system-x86_64 -M q35 -accel kvm -cpu host -m 512 -nodefaults -display none -no-reboot \
     -kernel "$1/kernel" -initrd "$1/initrd" -append 'console=ttyS0 panic=-1 root=/dev/none' -serial stdio 2>/dev/null </dev/null |
     grep -q --max-count=1 'Run /init as init process'
 }
