@@ -72,7 +72,8 @@ class Step:
     def lines(self) -> Iterator[str]:
         """Yield what to print of a failed step."""
         yield f"failed: {self.name}"
-        yield from (f"    {line}" for line in self.causes[:MOST_CAUSES] or self._last)
+        last = [f"task: {self._task}"] * bool(self._task) + self._last
+        yield from (f"    {line}" for line in self.causes[:MOST_CAUSES] or last)
 
 
 def plain(log: str) -> list[str]:

@@ -117,7 +117,24 @@ def test_an_item_of_a_loop_that_failed_is_a_cause(program: t.Any) -> None:
 def test_a_step_without_a_known_cause_shows_its_last_lines(program: t.Any) -> None:
     log = (MOLECULE / "verify_failed.log").read_text(encoding="utf-8").replace("fatal: [", "broken: [")
 
-    assert "    CRITICAL Ansible return code was 2" in program.failures(log)[3]
+    shown = program.failures(log)
+
+    assert shown[1].startswith("    task: ")
+    assert "    CRITICAL Ansible return code was 2" in shown[4]
+
+
+def test_a_step_that_was_stopped_names_its_task(program: t.Any) -> None:
+    log = (
+        "== molecule test -s nfs (9 s)\nINFO     nfs ➜ verify: Executing\n  │ TASK [Write a file] ****\n"
+        "\nStopped: the tests may take 60 s (GPUCLUSTER_TEST_SECONDS)\n"
+    )
+
+    assert program.failures(log) == [
+        "failed: scenario nfs, step verify",
+        "    task: Write a file",
+        "    TASK [Write a file] ****",
+        "    Stopped: the tests may take 60 s (GPUCLUSTER_TEST_SECONDS)",
+    ]
 
 
 def test_a_task_that_is_tried_again_is_no_cause(program: t.Any) -> None:
