@@ -17,6 +17,7 @@ description:
   - Replaces each file atomically, so that a reader sees either the old or the new one. Missing directories are created
     with mode V(0755).
   - Checks all files before it changes the first one.
+  - At least one of O(files) and O(absent) is required.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
 attributes:
@@ -31,7 +32,6 @@ options:
     description: The files.
     type: list
     elements: dict
-    required: true
     suboptions:
       path:
         description: Absolute path.
@@ -72,6 +72,17 @@ options:
         type: str
         choices: [present, absent]
         default: present
+  absent:
+    description:
+      - Absolute paths of what must not exist, such as all files of a role that is removed. They are removed after
+        O(files) are written.
+      - A directory is removed with its content, a link without its target. A missing path and a path that is given
+        twice are no errors.
+      - Unlike with O(files[].state=absent), the content is not read, and diff mode shows only what kind of file it was.
+        So a secret is not shown.
+    type: list
+    elements: str
+    version_added: 0.3.0
   requires:
     description:
       - Files that must be there before anything is written. If one of them differs, the module writes nothing and
@@ -126,6 +137,10 @@ EXAMPLES = r"""
         mode: "0755"
       - path: /etc/slurm/prolog.d/40-old
         state: absent
+
+- name: Remove the files of a service, its state and its secrets
+  hpcai.gpucluster.file_set:
+    absent: [/etc/default/exporter, /etc/exporter.key, /var/lib/exporter]
 
 - name: Add names to a file that others write, too
   hpcai.gpucluster.file_set:
@@ -193,6 +208,25 @@ def look(path: str) -> file_set.Found | None:
         return None
 
 
+def kind(path: str) -> str:
+    """Return what kind of file a path is, or an empty string if it does not exist."""
+    try:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    return "link" if stat.S_ISLNK(mode) else "directory" if stat.S_ISDIR(mode) else "file"
+
+
+def remove(path: str) -> None:
+    """Remove a file, a link, or a directory with its content; raises OSError."""
+    try:
+        shutil.rmtree(path) if kind(path) == "directory" else Path(path).unlink()
+    except FileNotFoundError:
+        # Somebody else removed it, or a file below it, at the same time.
+        if kind(path):
+            remove(path)
+
+
 def lacks(one: dict[str, t.Any], uid: int, gid: int) -> bool:
     """Return whether a required file is missing or different."""
     try:
@@ -237,7 +271,7 @@ def apply(module: AnsibleModule, change: file_set.Change) -> None:
     """Apply one change; raises OSError."""
     one, file = change.wanted, Path(change.wanted.path)
     if one.content is None:
-        shutil.rmtree(file) if file.is_dir() and not file.is_symlink() else file.unlink()
+        remove(one.path)
         return
     if change.action == "write":
         file.parent.mkdir(0o755, parents=True, exist_ok=True)
@@ -268,16 +302,19 @@ def main() -> None:
     required_options = {name: {"type": "str", "required": True} for name in ("path", "sha1", "mode")}
     module = AnsibleModule(
         argument_spec={
-            "files": {"type": "list", "elements": "dict", "required": True, "options": file_options},
+            "files": {"type": "list", "elements": "dict", "options": file_options},
+            "absent": {"type": "list", "elements": "str"},
             "requires": {"type": "list", "elements": "dict", "default": [], "options": required_options},
             "owner": {"type": "str", "default": "root"},
             "group": {"type": "str", "default": "root"},
             "backup": {"type": "bool", "default": False},
             "unsafe_writes": {"type": "bool", "default": False},
         },
+        required_one_of=[["files", "absent"]],
         supports_check_mode=True,
     )
-    faults = file_set.problems(module.params["files"])
+    files, absent = module.params["files"] or [], module.params["absent"] or []
+    faults = file_set.problems(files, absent)
     if faults:
         module.fail_json(msg="; ".join(faults))
     try:
@@ -285,13 +322,23 @@ def main() -> None:
         lacking = [one["path"] for one in module.params["requires"] if lacks(one, uid, gid)]
         if lacking:
             module.exit_json(changed=False, files=[], lacking=lacking)
-        changes = file_set.plan(wanted(module.params["files"], uid, gid), look)
-        for change in [] if module.check_mode else changes:
-            apply(module, change)
+        changes = file_set.plan(wanted(files, uid, gid), look)
+        kinds = {path: kind(path) for path in absent}
+        removed = [path for path in kinds if kinds[path]]
+        if not module.check_mode:
+            for change in changes:
+                apply(module, change)
+            for path in removed:
+                remove(path)
     except (OSError, KeyError) as exc:
         module.fail_json(msg=f"cannot bring the files to their state: {exc}")
-    shown = {"diff": file_set.diff(changes)} if module._diff else {}
-    module.exit_json(changed=bool(changes), files=[change.wanted.path for change in changes], lacking=[], **shown)
+    shown = (
+        {"diff": file_set.diff(changes) + file_set.removals({path: kinds[path] for path in removed})}
+        if module._diff
+        else {}
+    )
+    paths = [change.wanted.path for change in changes] + removed
+    module.exit_json(changed=bool(paths), files=paths, lacking=[], **shown)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import typing as t
 
 if t.TYPE_CHECKING:
@@ -91,15 +92,25 @@ def diff(changes: Sequence[Change]) -> list[dict[str, str]]:
     ]
 
 
+def removals(kinds: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the differences for paths that are removed, with the kind of file of each, but without its content."""
+    return [
+        {"before_header": path, "after_header": path, "before": f"({kind})\n", "after": ""}
+        for path, kind in kinds.items()
+    ]
+
+
 def _shown(content: str, mode: int) -> str:
     # A file to remove may contain any bytes. Ansible rejects a result that is not valid text.
     shown = content if content.isascii() or not any("\udc80" <= char <= "\udcff" for char in content) else "(no text)\n"
     return f"# mode {mode:04o}\n{shown}"
 
 
-def problems(files: Sequence[Mapping[str, t.Any]]) -> list[str]:
+def problems(files: Sequence[Mapping[str, t.Any]], absent: Sequence[str] = ()) -> list[str]:
     """Return the problems of the input; an empty list if it is valid."""
-    found = []
+    found = [f"absent must have absolute paths, not {path!r}" for path in absent if posixpath.normpath(path)[:1] != "/"]
+    found += ["absent must not have the root directory" for path in absent if posixpath.normpath(path).strip("/") == ""]
+    found += [f"path {one['path']!r} is in files and in absent" for one in files if one["path"] in absent]
     seen = set()
     for one in files:
         path = one["path"]

@@ -48,7 +48,7 @@ def write(
             owner = {name: arguments.get(name) or "root" for name in ("owner", "group")}
             copy = {"src": one.src, "dest": one.dest, "mode": one.mode, **owner}
             result = merged(result, run_action(caller, "ansible.legacy.copy", copy, task_vars))
-    if arguments["files"] and not result.get("failed"):
+    if (arguments["files"] or arguments.get("absent")) and not result.get("failed"):
         result = merged(result, dict(caller._execute_module(MODULE, dict(arguments), task_vars=task_vars)))
     return result
 

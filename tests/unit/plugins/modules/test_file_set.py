@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
 import typing as t
 
 import pytest
@@ -186,3 +189,71 @@ def test_a_directory_is_no_required_file(tmp_path: Path) -> None:
     required = {"path": str(tmp_path), "sha1": "", "mode": oct(tmp_path.stat().st_mode & 0o7777)[2:].zfill(4)}
 
     assert file_set.lacks(required, os.getuid(), os.getgid())
+
+
+def run(*, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
+    """Run the module as Ansible does, and return its result."""
+    owned = {"owner": str(os.getuid()), "group": str(os.getgid()), "_ansible_check_mode": check, "_ansible_diff": True}
+    done = subprocess.run(
+        [sys.executable, file_set.__file__],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": {**owned, **options}}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    result: dict[str, t.Any] = json.loads(done.stdout)
+    return result
+
+
+def test_all_paths_are_removed_in_one_task_and_no_secret_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "state/sub").mkdir(parents=True)
+    (tmp_path / "state/sub/key").write_bytes(b"\xffsecret")
+    (tmp_path / "key").write_text("secret\n")
+    (tmp_path / "masked").symlink_to("/dev/null")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to("kept")
+    names = ["state", "key", "masked", "link", "missing", "key/below", "key"]
+    paths = [str(tmp_path / name) for name in names]
+
+    checked = run(absent=paths, check=True)
+    done = run(absent=paths)
+
+    assert checked == done
+    assert done["changed"]
+    assert done["files"] == paths[:4]
+    assert [one["before"] for one in done["diff"]] == ["(directory)\n", "(file)\n", "(link)\n", "(link)\n"]
+    assert "secret" not in json.dumps(done)
+    assert [one.name for one in tmp_path.iterdir()] == ["kept"]
+    assert not run(absent=paths)["changed"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "one of the following is required: files, absent"),
+        ({"absent": ["/etc/.."]}, "root directory"),
+        ({"absent": ["key"]}, "absolute paths, not 'key'"),
+    ],
+)
+def test_wrong_paths_to_remove_are_refused(options: dict[str, t.Any], message: str) -> None:
+    assert message in run(**options)["msg"]
+
+
+def test_what_vanishes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log").mkdir()
+    calls = []
+    rmtree = shutil.rmtree
+
+    def vanishing(path: str) -> None:
+        calls.append(path)
+        if len(calls) == 1:
+            raise FileNotFoundError(path)
+        rmtree(path)
+
+    monkeypatch.setattr(shutil, "rmtree", vanishing)
+    file_set.remove(str(tmp_path / "log"))
+    file_set.remove(str(tmp_path / "log"))
+
+    assert len(calls) == 2
+    assert not (tmp_path / "log").exists()

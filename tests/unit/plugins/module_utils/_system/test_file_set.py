@@ -15,6 +15,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.file_set 
     diff,
     plan,
     problems,
+    removals,
     with_block,
 )
 
@@ -100,3 +101,21 @@ def test_a_marker_without_a_place_for_the_mark_is_refused() -> None:
     entry = {"path": "/x", "content": "", "state": "present", "mode": "0644", "marker": "# x"}
 
     assert problems([entry]) == ["/x: marker must contain {mark}, not '# x'"]
+
+
+@pytest.mark.parametrize("path", ["/", "//", "/.", "/etc/..", "etc/x", "", "./x", "~/x"])
+def test_a_path_that_must_not_be_removed_is_refused(path: str) -> None:
+    assert problems([], [path])
+
+
+def test_a_file_is_not_written_and_removed_in_one_task() -> None:
+    one = {"path": "/etc/x", "content": "", "mode": "0644", "state": "present"}
+
+    assert problems([one], ["/etc/y"]) == []
+    assert problems([one], ["/etc/x"]) == ["path '/etc/x' is in files and in absent"]
+
+
+def test_a_removal_shows_what_kind_of_file_it_was() -> None:
+    assert removals({"/etc/x": "file"}) == [
+        {"before_header": "/etc/x", "after_header": "/etc/x", "before": "(file)\n", "after": ""}
+    ]
