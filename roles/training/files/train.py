@@ -10,7 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from gpucluster_train.ending import leave
 from gpucluster_train.main import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

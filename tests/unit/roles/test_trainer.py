@@ -125,6 +125,49 @@ def rendered(backend: str = "torch", **variables: t.Any) -> str:
     return str(templar.template(trust_as_template(text)))
 
 
+@pytest.mark.parametrize(
+    ("end", "status", "error"),
+    [
+        ("return 75", 75, ""),
+        ("return 0", 0, ""),
+        ("raise SystemExit(64)", 64, ""),
+        ("raise SystemExit", 0, ""),
+        ("raise OSError('no rank')", 1, "OSError: no rank"),
+        ("raise KeyboardInterrupt", 1, "KeyboardInterrupt"),
+    ],
+)
+def test_the_process_ends_although_a_destructor_and_a_thread_wait(end: str, status: int, error: str) -> None:
+    program = f"""
+import runpy, threading, time
+leave = runpy.run_path({str(ROLE / "files/gpucluster_train/ending.py")!r})["leave"]
+class Group:
+    def __del__(self, sleep=time.sleep):
+        sleep(600)
+def work():
+    global group
+    group = Group()
+    threading.Thread(target=threading.Event().wait).start()
+    print("the last line")
+    {end}
+leave(work)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == status
+    assert done.stdout == "the last line\n"
+    assert (error in done.stderr) if error else not done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_a_last_line_that_cannot_be_written_is_an_error() -> None:
+    ending = str(ROLE / "files/gpucluster_train/ending.py")
+    program = f"import runpy; runpy.run_path({ending!r})['leave'](lambda: print('the last line') or 0)"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, timeout=60, check=False)
+
+    assert done.returncode == 1
+
+
 def test_the_job_pins_each_task_beside_its_gpu() -> None:
     script = rendered(gpucluster_hardware=H200, training_nodes=4)
 

@@ -25,6 +25,8 @@ if t.TYPE_CHECKING:
 
 # Minutes that a collective may wait for a rank. Slurm ends the step earlier when a rank dies.
 PATIENCE = 30
+# Process groups that have ended. They are kept, because their destructor can wait for ever (see ending.py).
+_ENDED: list[t.Any] = []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +72,7 @@ def joined(world: World) -> Iterator[None]:
     try:
         yield
     finally:
+        _ENDED.append(dist.group.WORLD)
         dist.destroy_process_group()
 
 
