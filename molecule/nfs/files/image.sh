@@ -3,6 +3,8 @@
 # its disk, kernel and initrd. Uses sudo where it is not root.
 set -euo pipefail
 
+here=$(dirname "$(realpath "$0")")
+kept=$here/../../shared/files/usercustomize.py
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/gpucluster
 key=$cache/lab/id_ed25519
 mirror=${GPUCLUSTER_DEBIAN_MIRROR:-}
@@ -30,7 +32,7 @@ make_image() {
   make_key
   local image part
   # Named after everything that it is made of.
-  image=$cache/vm/$({ cat "$0" "$key.pub"; echo "$mirror"; } | sha256sum | cut -c1-16)
+  image=$cache/vm/$({ cat "$0" "$kept" "$key.pub"; echo "$mirror"; } | sha256sum | cut -c1-16)
   echo "$image"
   [ ! -f "$image/disk" ] || return 0
   mkdir -p "$cache/vm"
@@ -38,13 +40,14 @@ make_image() {
   # shellcheck disable=SC2064  # the directory is known now
   trap "run rm -rf '$part'" EXIT
   cp "$key.pub" "$part/key"
+  cp "$kept" "$part/"
   declare -f customize > "$part/functions"
   declare -p masked >> "$part/functions"
   # shellcheck disable=SC2016  # $1 is the root that mmdebstrap hands to its hooks
   run mmdebstrap --quiet --variant=apt --include="$base" \
     --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-    --customize-hook="bash -euc '. $part/functions; customize \"\$1\" $part/key' hook \"\$1\"" \
+    --customize-hook="bash -euc '. $part/functions; customize \"\$1\" $part' hook \"\$1\"" \
     "$suite" "$part/root.tar" ${mirror:+"$mirror"} >&2
   run bash -euc 'exec >&2; cd "$1"; mkdir root; tar -C root -xf root.tar; cp root/boot/vmlinuz-* kernel; cp root/boot/initrd.img-* initrd
     mke2fs -q -t ext4 -d root disk 2G; rm -rf root root.tar; chown "$2" kernel initrd disk' hook "$part" "$(id -u)"
@@ -52,7 +55,7 @@ make_image() {
   mv "$part" "$image"
 }
 
-# In the root of the machine: its networks, its key, and nothing that slows its boot.
+# In the root $1 of the machine, with the files in $2: its networks, its key, and nothing that slows its boot.
 customize() {
   cd "$1"
   cat > usr/local/sbin/lab-network << 'SCRIPT'
@@ -86,7 +89,8 @@ UNIT
   mkdir -p etc/nfs.conf.d
   printf '[nfsd]\nlease-time=10\ngrace-time=10\n' > etc/nfs.conf.d/lab.conf
   mkdir -p -m 0700 root/.ssh
-  cp "$2" root/.ssh/authorized_keys
+  cp "$2/key" root/.ssh/authorized_keys
+  cp "$2/usercustomize.py" usr/lib/python3/dist-packages/ # an emulated processor needs seconds to compile a module of Ansible
   chroot . systemctl --quiet enable lab-network.service
   chroot . systemctl --quiet set-default multi-user.target
   chroot . systemctl --quiet mask "${masked[@]}"
