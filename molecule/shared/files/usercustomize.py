@@ -18,13 +18,16 @@ _compile = zipimport._compile_source
 
 
 def kept(path: str, source: bytes) -> object:
-    """Return the code of a source file, from an earlier process if there is one; only root can write it."""
+    """Return the code of a source file, from an earlier process if there is one."""
     name = f"{KEPT}/{_imp.source_hash(0, source).hex()}-{len(source)}"
     try:
         with open(name, "rb") as file:
             return marshal.loads(file.read())
     except (OSError, EOFError, ValueError, TypeError):
-        code = _compile(path, source)
+        return _keep(name, _compile(path, source))
+
+
+def _keep(name: str, code: object) -> object:
     part = f"{name}.{os.getpid()}"
     try:
         os.makedirs(KEPT, exist_ok=True)
@@ -32,7 +35,7 @@ def kept(path: str, source: bytes) -> object:
             file.write(marshal.dumps(code))
         os.rename(part, name)
     except OSError:
-        pass
+        pass  # Only root can write there.
     return code
 
 
