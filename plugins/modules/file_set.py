@@ -76,8 +76,8 @@ options:
     description:
       - Absolute paths of what must not exist, such as all files of a role that is removed. They are removed after
         O(files) are written.
-      - A directory is removed with its content, a link without its target. A missing path and a path that is given
-        twice are no errors.
+      - A directory is removed with its content, a link without its target. A missing path, a path that is
+        given twice, and a slash at the end of a path are no errors.
       - Unlike with O(files[].state=absent), the content is not read, and diff mode shows only what kind of file it was.
         So a secret is not shown.
     type: list
@@ -323,7 +323,7 @@ def main() -> None:
         if lacking:
             module.exit_json(changed=False, files=[], lacking=lacking)
         changes = file_set.plan(wanted(files, uid, gid), look)
-        kinds = {path: kind(path) for path in absent}
+        kinds = {path: kind(path) for path in map(file_set.normal, absent)}
         removed = [path for path in kinds if kinds[path]]
         if not module.check_mode:
             for change in changes:

@@ -92,6 +92,11 @@ def diff(changes: Sequence[Change]) -> list[dict[str, str]]:
     ]
 
 
+def normal(path: str) -> str:
+    """Return an absolute path in its shortest form: with a slash at its end, a link would stand for its target."""
+    return "/" + posixpath.normpath(path).strip("/")
+
+
 def removals(kinds: Mapping[str, str]) -> list[dict[str, str]]:
     """Return the differences for paths that are removed, with the kind of file of each, but without its content."""
     return [
@@ -108,9 +113,10 @@ def _shown(content: str, mode: int) -> str:
 
 def problems(files: Sequence[Mapping[str, t.Any]], absent: Sequence[str] = ()) -> list[str]:
     """Return the problems of the input; an empty list if it is valid."""
-    found = [f"absent must have absolute paths, not {path!r}" for path in absent if posixpath.normpath(path)[:1] != "/"]
-    found += ["absent must not have the root directory" for path in absent if posixpath.normpath(path).strip("/") == ""]
-    found += [f"path {one['path']!r} is in files and in absent" for one in files if one["path"] in absent]
+    removed = [normal(path) for path in absent]
+    found = [f"absent must have absolute paths, not {path!r}" for path in absent if not path.startswith("/")]
+    found += ["absent must not have the root directory"] if "/" in removed else []
+    found += [f"path {one['path']!r} is in files and in absent" for one in files if one["path"] in removed]
     seen = set()
     for one in files:
         path = one["path"]

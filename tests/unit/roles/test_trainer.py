@@ -132,6 +132,7 @@ def rendered(backend: str = "torch", **variables: t.Any) -> str:
         ("return 0", 0, ""),
         ("raise SystemExit(64)", 64, ""),
         ("raise SystemExit", 0, ""),
+        ("raise SystemExit('no rank')", 1, "no rank"),
         ("raise OSError('no rank')", 1, "OSError: no rank"),
         ("raise KeyboardInterrupt", 1, "KeyboardInterrupt"),
     ],

@@ -20,8 +20,10 @@ def leave(work: t.Callable[[], int]) -> t.NoReturn:
     """
     try:
         status = work()
-    except SystemExit as error:  # argparse
+    except SystemExit as error:  # of argparse, with a number
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
         status = 1

@@ -228,6 +228,19 @@ def test_all_paths_are_removed_in_one_task_and_no_secret_is_shown(tmp_path: Path
     assert not run(absent=paths)["changed"]
 
 
+def test_a_slash_at_the_end_of_a_link_spares_its_target(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/job").write_text("precious\n")
+    (tmp_path / "link").symlink_to("state")
+
+    done = run(absent=[f"{tmp_path}/link/", f"/{tmp_path}//link"])
+
+    assert done["files"] == [str(tmp_path / "link")]
+    assert (tmp_path / "state/job").read_text() == "precious\n"
+    assert run(absent=[f"{tmp_path}/state/"])["files"] == [str(tmp_path / "state")]
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

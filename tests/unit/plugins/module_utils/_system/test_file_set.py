@@ -103,7 +103,7 @@ def test_a_marker_without_a_place_for_the_mark_is_refused() -> None:
     assert problems([entry]) == ["/x: marker must contain {mark}, not '# x'"]
 
 
-@pytest.mark.parametrize("path", ["/", "//", "/.", "/etc/..", "etc/x", "", "./x", "~/x"])
+@pytest.mark.parametrize("path", ["/", "//", "///", "////", "/.", "//..", "/etc/..", "etc/x", "", "./x", "~/x"])
 def test_a_path_that_must_not_be_removed_is_refused(path: str) -> None:
     assert problems([], [path])
 

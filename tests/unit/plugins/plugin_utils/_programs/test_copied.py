@@ -29,6 +29,7 @@ class Site:
         self.source.write_bytes(BINARY)
         self.program.parent.mkdir()
         self.directory = directory
+        self.options: dict[str, t.Any] = {}
 
     def run(self, *options: str, **more: t.Any) -> tuple[int, str]:
         """Return the exit status of a run and what it says."""
@@ -38,7 +39,7 @@ class Site:
         play = {
             "hosts": "localhost",
             "gather_facts": False,
-            "tasks": [{"hpcai.gpucluster.file_set": {"files": files, **me}}],
+            "tasks": [{"hpcai.gpucluster.file_set": {"files": files, **me, **self.options}}],
         }
         (self.directory / "play.json").write_text(json.dumps([play]), encoding="utf-8")
         command = [
@@ -76,6 +77,17 @@ def test_a_binary_file_is_copied_once_with_its_mode(site: Site) -> None:
     assert site.program.read_bytes() == BINARY
     assert oct(site.program.stat().st_mode & 0o7777) == "0o750"
     assert site.setting.read_text(encoding="utf-8") == "x\n"
+
+
+def test_what_must_not_exist_goes_where_a_file_is_copied(site: Site) -> None:
+    old = site.directory / "old"
+    old.write_text("x", encoding="utf-8")
+    site.options = {"files": [{"path": str(site.program), "src": str(site.source)}], "absent": [str(old)]}
+
+    assert "changed=1 " in site.run()[1]
+    assert site.program.exists()
+    assert not old.exists()
+    assert "changed=0 " in site.run()[1]
 
 
 @pytest.mark.parametrize("fault", ["content", "mode", "link", "missing"])
