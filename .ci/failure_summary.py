@@ -2,17 +2,15 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """
-Print which steps failed, and why, from the logs of parts that failed. Usage: failure_summary.py LOG...
+Say which steps failed, and why, from the logs of the tests.
 
-With C(--not-run) in front of the logs: what their scenarios say that they did not run, such as what needs a mirror.
+Also what the scenarios say that they did not run, such as what needs a mirror.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 import typing as t
-from pathlib import Path
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,9 +30,8 @@ _TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(.+?)(?:\](?: \*+)?)?$")
 _FATAL = re.compile(r"^(?:fatal: \[(.+?)\].*?(?:FAILED|UNREACHABLE)!|failed: \[(.+?)\] \(item=.*\) =>)")
 _DETAIL = re.compile(r"^    ((?:assertion|msg|stderr|stdout): +(?!''|\"\"|non-zero return code).+)$")
 _CONTINUED = re.compile(r"^(?: {2}| {8} *)(\S.*)$")  # wrapped by Molecule or by YAML, or a line of a text block
-_NOT_RUN = re.compile(r"^ +msg: +['\"]?(not run: .+?)['\"]?$")
-_STEP_NOT_RUN = re.compile(r"^== (not run: .+)$")
-_TEST_NOT_RUN = re.compile(r"^SKIPPED \[\d+\] \S+ (not run: .+)$")
+_NOT_RUN = re.compile(r"^ +msg: +['\"]?not run: (.+?)['\"]?$")
+_TEST_NOT_RUN = re.compile(r"^SKIPPED \[\d+\] \S+ not run: (.+)$")
 _TOOL_SAYS = re.compile(r"^(?:FAILED (?!- RETRYING)|ERROR |E  +|.*Idempotence test failed|\* )")
 
 
@@ -78,7 +75,7 @@ class Step:
 
 def plain(log: str) -> list[str]:
     """Return the lines of a log without colours and margins."""
-    return [_MOLECULE_MARGIN.sub("", _DECORATION.sub("", line)).rstrip() for line in log.splitlines()]
+    return [_plain(line) for line in log.splitlines()]
 
 
 def not_run(logs: Iterable[str]) -> list[str]:
@@ -89,9 +86,15 @@ def not_run(logs: Iterable[str]) -> list[str]:
             scenario = match[1]
         elif match := _NOT_RUN.match(line):
             found.append(f"{match[1]} [scenario {scenario}]")
-        elif match := _STEP_NOT_RUN.match(line) or _TEST_NOT_RUN.match(line):
+        elif match := _TEST_NOT_RUN.match(line):
             found.append(match[1])
     return list(dict.fromkeys(found))
+
+
+def executing(line: str) -> str:
+    """Return the step of Molecule that a line begins, or nothing."""
+    match = _EXECUTING.match(_plain(line))
+    return match[2] if match else ""
 
 
 def failures(log: str) -> list[str]:
@@ -114,13 +117,10 @@ def summary(logs: Iterable[str]) -> list[str]:
     return [_shortened(line) for log in logs for line in failures(log)][:MOST_LINES]
 
 
+def _plain(line: str) -> str:
+    return _MOLECULE_MARGIN.sub("", _DECORATION.sub("", line)).rstrip()
+
+
 def _shortened(line: str) -> str:
     """Keep both ends of a line; the last words of an error tell the most."""
     return line if len(line) <= WIDTH else f"{line[: WIDTH // 4]} ... {line[5 - 3 * WIDTH // 4 :]}"
-
-
-if __name__ == "__main__":
-    words = [word for word in sys.argv[1:] if word != "--not-run"]
-    texts = (Path(word).read_text(encoding="utf-8", errors="replace") for word in words)
-    for text in not_run(texts) if "--not-run" in sys.argv else summary(texts):
-        print(text)

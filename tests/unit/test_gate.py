@@ -14,14 +14,6 @@ from hypothesis import settings
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_gate_names_its_profile_wherever_it_runs_unit_tests() -> None:
-    commands = [line for line in (ROOT / ".ci/run").read_text("utf-8").splitlines() if "pytest" in line]
-    units = [line for line in commands if "tests/unit" in line]
-
-    assert units
-    assert all("--hypothesis-profile=gate" in line for line in units)
-
-
 def test_the_profile_leaves_nothing_to_chance_or_to_a_slow_machine() -> None:
     gate = settings.get_profile("gate")
 

@@ -5,18 +5,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import typing as t
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import ci_program
+
 ROOT = Path(__file__).parents[3]
-SPEC = importlib.util.spec_from_file_location("docs_pages", ROOT / ".ci/docs_pages.py")
-assert SPEC
-assert SPEC.loader
-docs_pages: t.Any = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(docs_pages)
+docs_pages = ci_program("docs_pages")
 
 REPOSITORY = "https://example.com/repository"
 

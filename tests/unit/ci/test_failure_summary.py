@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import ci_program
+
 ROOT = Path(__file__).parents[3]
-PROGRAM = ROOT / ".ci/failure_summary.py"
 MOLECULE = ROOT / "tests/unit/fixtures/molecule/26.10.0"
 # As ansible.builtin.assert fails, in the YAML result format.
 ASSERTION = """TASK [Look at the verdict]
@@ -53,12 +51,7 @@ failed: [localhost] (item=gpu2) =>
 @pytest.fixture(scope="module")
 def program() -> t.Any:
     """Return the program as a module; it belongs to no package."""
-    spec = importlib.util.spec_from_file_location("failure_summary", PROGRAM)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return ci_program("failure_summary")
 
 
 def test_a_failed_task_is_named_with_its_scenario_step_host_and_message(program: t.Any) -> None:
@@ -191,33 +184,18 @@ def test_what_a_scenario_did_not_run_is_said_once_with_its_name(program: t.Any) 
   \u2502     msg: node.dcgm was not run
 INFO     login \u279c prepare: Executing
   \u2502     msg: "not run: upstream enroot (no mirror)"
-
-== not run: upstream (no mirror)
 SKIPPED [1] tests/integration/a/test_b.py:183: not run: the example of DeepOps (no mirror)
 SKIPPED [1] tests/integration/a/test_b.py:190: not on this system
 """
 
     assert program.not_run(["INFO     [health > verify] Executing\n    msg: 'not run: NHC (no mirror)'\n"]) == [
-        "not run: NHC (no mirror) [scenario health]"
+        "NHC (no mirror) [scenario health]"
     ]
     assert program.not_run([log, log]) == [
-        "not run: LBNL NHC as provider (no mirror) [scenario nhc]",
-        "not run: upstream enroot (no mirror) [scenario login]",
-        "not run: upstream (no mirror)",
-        "not run: the example of DeepOps (no mirror)",
+        "LBNL NHC as provider (no mirror) [scenario nhc]",
+        "upstream enroot (no mirror) [scenario login]",
+        "the example of DeepOps (no mirror)",
     ]
-
-
-def test_the_gate_says_at_its_end_what_was_not_run(tmp_path: Path) -> None:
-    log = tmp_path / "scenarios.log"
-    log.write_text("INFO     nhc \u279c verify: Executing\n  \u2502     msg: 'not run: NHC (no mirror)'\n", "utf-8")
-
-    printed = subprocess.run(
-        [sys.executable, str(PROGRAM), "--not-run", str(log)], capture_output=True, text=True, check=True, timeout=30
-    )
-
-    assert printed.stdout == "not run: NHC (no mirror) [scenario nhc]\n"
-    assert (ROOT / ".ci/run").read_text("utf-8").rstrip().endswith('failure_summary.py --not-run "$logs"/*.log')
 
 
 def test_what_a_scenario_did_not_run_fits_into_a_line_of_its_log() -> None:

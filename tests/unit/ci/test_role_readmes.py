@@ -5,18 +5,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import typing as t
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import ci_program
+
 ROOT = Path(__file__).parents[3]
-SPEC = importlib.util.spec_from_file_location("role_readmes", ROOT / ".ci/role_readmes.py")
-assert SPEC
-assert SPEC.loader
-role_readmes: t.Any = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(role_readmes)
+role_readmes = ci_program("role_readmes")
 
 ROLES = [role for role in sorted((ROOT / "roles").iterdir()) if role.is_dir()]
 

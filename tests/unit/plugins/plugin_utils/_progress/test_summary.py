@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import typing as t
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import estimate, history, summary, text
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress.tracker import Tracker
+from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import ci_program
 from ansible_collections.hpcai.gpucluster.tests.unit.support.progress_replay import Clock
 
 ROOT = Path(__file__).parents[5]
@@ -170,11 +170,7 @@ def test_the_reason_is_one_line(result: dict[str, t.Any], why: str) -> None:
 
 
 def test_the_summary_of_failed_tests_reads_nothing_of_it() -> None:
-    spec = importlib.util.spec_from_file_location("failure_summary", ROOT / ".ci/failure_summary.py")
-    assert spec
-    assert spec.loader
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
+    program = ci_program("failure_summary")
     own = summary.lines(STEPS, 372.0, 2, {"msg": [0]}, {"gpu3": "FAILED! => fatal: [gpu3]: FAILED! msg: x", "E": "x"})
     log = ["TASK [Look]", "fatal: [a]: FAILED! =>", "    msg: broken", "Progress: 1 task; now: Look", *own]
 

@@ -1,0 +1,121 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What runs for which words, and what the last screen says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import ci_program
+
+ROOT = Path(__file__).parents[3]
+suite, parts, lanes, proofs = (ci_program(name) for name in ("suite", "parts", "lanes", "proofs"))
+TEST = [lanes.Part(name, list) for name in ("site", "unit", "style", "lint")]
+REST = [lanes.Part(name, list, applies=name) for name in ("nfs", "audit", "ha", "new")]
+KNOWN = {
+    "nfs": proofs.Proof("old", "2026-11-01", 900),
+    "audit": proofs.Proof("old", "2026-11-01", 100),
+    "ha": proofs.Proof("now", "2026-11-01", 200),
+}
+
+
+def names(words: list[str]) -> tuple[list[str], list[str], list[str]]:
+    plan = suite.plan(words, TEST, REST, KNOWN, lambda _scenario: "now")
+    return [part.name for part in plan.test], [part.name for part in plan.rest], plan.proved
+
+
+@pytest.mark.parametrize(
+    ("words", "test", "rest", "proved"),
+    [
+        ([], ["site", "unit", "style", "lint"], ["audit", "new", "nfs"], ["ha"]),
+        (["all"], ["site", "unit", "style", "lint"], ["nfs", "new", "audit"], ["ha"]),
+        (["test"], ["site", "unit", "style", "lint"], [], []),
+        (["lint"], ["style", "lint"], [], []),
+        (["ha", "unit", "ha"], ["ha", "unit"], [], []),
+    ],
+)
+def test_the_words_choose_the_parts(words: list[str], test: list[str], rest: list[str], proved: list[str]) -> None:
+    assert names(words) == (test, rest, proved)
+
+
+def test_a_part_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(KeyError, match="unti"):
+        names(["unti"])
+
+
+def test_the_last_screen_says_what_passed_failed_did_not_run_and_was_flaky(tmp_path: Path) -> None:
+    (tmp_path / "unit.log").write_text("\n== python3 -m pytest tests/unit (9 s)\nFAILED a.py::b - x\n", "utf-8")
+    results = [
+        lanes.Result("site", 500),
+        lanes.Result("unit", 9, failed=True),
+        lanes.Result("nfs", 70, flaky="failed: scenario nfs, step verify; disk"),
+    ]
+
+    assert list(suite.summary(results, ["upstream (no mirror)"], tmp_path, 600)) == [
+        f"\n== unit failed; its output is in {tmp_path / 'unit.log'}",
+        "failed: python3 -m pytest tests/unit",
+        "    FAILED a.py::b - x",
+        "\n== 600 s. Passed, each with its seconds: site 500, nfs 70",
+        "not run: upstream (no mirror)",
+        "flaky: nfs: failed: scenario nfs, step verify; disk",
+        "2 passed, 1 failed",
+    ]
+
+
+def test_every_scenario_is_a_part_and_only_scenarios_are_repeated(tmp_path: Path) -> None:
+    stage = tmp_path / "ansible_collections/hpcai/gpucluster"
+    folders = {path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")} - {"default"}
+    found = parts.scenarios(ROOT, tmp_path)
+
+    assert {part.name for part in found} == folders
+    assert all(part.repeat and part.applies == part.name for part in found)
+    assert not any(part.repeat for part in parts.gates(stage))
+
+
+def test_each_lane_has_machines_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPUCLUSTER_LAB", "7")
+    part = next(part for part in parts.scenarios(ROOT, tmp_path) if part.name == "munge")
+
+    assert [part.commands(lane)[0].environment["GPUCLUSTER_LAB"] for lane in range(lanes.LANES)] == ["7", "8"]
+
+
+def test_the_gate_runs_the_unit_tests_without_chance(tmp_path: Path) -> None:
+    commands = [command for part in parts.gates(tmp_path / "a/b/c") for command in part.commands(0)]
+
+    assert [
+        word for command in commands if "tests/unit" in command.words for word in command.words if "hypothesis" in word
+    ] == ["--hypothesis-profile=gate"]
+
+
+def test_the_other_releases_of_ansible_run_unit_tests_integration_tests_and_the_lab(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(parts, "newer_python", lambda: "/usr/bin/python3.13")
+    found = {
+        part.name: [" ".join(command.words) for command in part.commands(1)]
+        for part in parts.cores(tmp_path / "a/b/c", tmp_path)
+    }
+    (release, *_) = parts.CORES
+
+    assert set(found) == {name for core in parts.CORES for name in (f"core-{core}", f"core-{core}-lab")}
+    assert found[f"core-{release}"][0].startswith(".ci/core.sh /usr/bin/python3.13 ansible==")
+    assert [words.rpartition(" ")[2] for words in found[f"core-{release}"][1:]] == ["tests/unit", "tests/integration"]
+    assert found[f"core-{release}-lab"][1] == "molecule test -s cores"
+
+
+def test_without_a_newer_python_the_other_releases_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(parts, "newer_python", lambda: "")
+    _, rest, missing = suite.every_part(tmp_path / "a/b/c", tmp_path)
+
+    assert [line for line in missing if "2.21" in line] == ["ansible-core 2.20, 2.21 (no Python 3.12 or newer)"]
+    assert not [part for part in rest if part.name.startswith("core")]
+
+
+def test_the_verbs_of_make_are_those_of_the_runner() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    assert "\t.ci/run test\n" in text
+    assert "\t.ci/run $(or $(PARTS),all)\n" in text
