@@ -2,6 +2,7 @@
 Measure what playbooks cost the control node for many nodes, without machines.
 
 Usage: tests/benchmark/fleet.py [-n 30 100] [--runs site join health validate remove] [--json FILE]
+       tests/benchmark/fleet.py --prove -n 4 [--runs ...]   only whether each run succeeds and changes nothing
 The inventory is the lab's with as many nodes. The connection plugin `finished` answers each module as a node that is
 configured completely. So all that is measured is Ansible and this collection on the control node.
 """
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +22,7 @@ import time
 import typing as t
 from pathlib import Path
 
+import yaml
 from ansible.plugins.connection import ssh as ssh_connection
 
 CHECKOUT = Path(__file__).parents[2]
@@ -37,6 +41,8 @@ RUNS = {
     "validate": ("validate.yml, first stage", ["playbooks/validate.yml", "-e", '{"validate_stages": ["preflight"]}']),
     "remove": ("remove one node", ["playbooks/node_remove.yml", "-e", "node=gpu1"]),
 }
+# The machines that a run has to change.
+CHANGES = {"remove": ("control", "gpu1")}
 
 
 @dataclasses.dataclass
@@ -53,6 +59,11 @@ class Run:
     def dearest(self) -> list[dict[str, t.Any]]:
         """Return the ten tasks with the most processor time, the highest first."""
         return sorted(self.tasks, key=lambda row: -row["cpu"])[:10]
+
+    def changes(self, expected: tuple[str, ...] = ()) -> list[str]:
+        """Return a line for each task that changed something, except on the control node and where it is expected."""
+        rows = [(row["task"], sorted({*row["changed"]} - {"localhost", *expected})) for row in self.tasks]
+        return [f"{task} changed {', '.join(hosts)}" for task, hosts in rows if hosts]
 
 
 def inventory(nodes: int, folder: Path) -> dict[str, t.Any]:
@@ -77,6 +88,7 @@ def inventory(nodes: int, folder: Path) -> dict[str, t.Any]:
     }
 
 
+@functools.cache
 def checksums() -> dict[str, str]:
     """Return the checksum of each program that a finished node has."""
     script = (
@@ -89,6 +101,21 @@ def checksums() -> dict[str, str]:
     command = [sys.executable, "-c", script, json.dumps(PROGRAMS)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
     return t.cast("dict[str, str]", json.loads(done.stdout))
+
+
+def returned() -> dict[str, dict[str, t.Any]]:
+    """Return for each module of this collection the keys that it returns in any case, with the empty value of each."""
+    empty = {"bool": False, "dict": {}, "float": 0.0, "int": 0, "list": [], "str": ""}
+    found = {}
+    for path in (CHECKOUT / "plugins/modules").glob("[a-z]*.py"):
+        text = re.search(r'^RETURN = r?"""(.*?)"""', path.read_text(encoding="utf-8"), re.M | re.S)
+        keys = yaml.safe_load(text[1]) if text else {}
+        found[f"ansible_collections.hpcai.gpucluster.plugins.modules.{path.stem}"] = {
+            name: empty.get(key["type"])
+            for name, key in (keys or {}).items()
+            if re.match("always|success", str(key["returned"]))
+        }
+    return found
 
 
 def connections(folder: Path) -> Path:
@@ -105,7 +132,7 @@ def connections(folder: Path) -> Path:
     path = folder / "connection/finished.py"
     path.parent.mkdir(exist_ok=True)
     code = (PLUGINS / "connection/finished.py").read_text(encoding="utf-8")
-    path.write_text(f"{code}\n\nDOCUMENTATION = {options!r}\n", encoding="utf-8")
+    path.write_text(f"{code}\n\nDOCUMENTATION = {options!r}\nRETURNED.update({returned()!r})\n", encoding="utf-8")
     return path.parent
 
 
@@ -125,6 +152,7 @@ def environment(source: Path, tasks: Path, templates: Path | None) -> dict[str, 
         "FLEET_CHECKSUMS": json.dumps(checksums()),
         "FLEET_NODES": json.dumps(list(nodes)),
         "FLEET_TASKS": str(tasks),
+        "XDG_CACHE_HOME": str(tasks.parent),  # the progress of these runs is not that of the user's
     }
 
 
@@ -144,16 +172,23 @@ def start(
 
 
 def run(name: str, nodes: int, arguments: list[str], folder: Path, templates: Path | None = None) -> Run:
-    """Run a playbook against so many nodes and measure it; ends this program if it fails."""
+    """Run a playbook against so many nodes and measure it; ends this program, with the reasons, if a task fails."""
     source, tasks, output = folder / "fleet.json", folder / "tasks.json", folder / "output"
+    tasks.unlink(missing_ok=True)
     source.write_text(json.dumps(inventory(nodes, folder)), encoding="utf-8")
     begin = time.monotonic()
     with output.open("w") as stream:
         _pid, status, used = os.wait4(start(source, arguments, tasks, stream, templates).pid, 0)
-    if status:
-        sys.exit(f"{output.read_text(encoding='utf-8')[-6000:]}\n{name} with {nodes} nodes failed")
     seconds = time.monotonic() - begin
-    rows = json.loads(tasks.read_text(encoding="utf-8"))
+    rows = json.loads(tasks.read_text(encoding="utf-8")) if tasks.exists() else []
+    faults = [f"{row['task']} on {host}: {why}" for row in rows for host, why in row["failed"].items()]
+    if status or faults:
+        said = output.read_text(encoding="utf-8")[-6000:]
+        sys.exit(
+            "\n".join(
+                [said, f"{name} with {nodes} nodes failed, exit status {os.waitstatus_to_exitcode(status)}", *faults]
+            )
+        )
     return Run(name, nodes, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, rows)
 
 
@@ -225,19 +260,38 @@ def show_templates(nodes: int, arguments: list[str], folder: Path) -> None:
         print(f"  {sum(found) / nodes:>8.1f} {len(found) / nodes:>5.1f}  {text}")
 
 
+def prove(nodes: int, names: list[str]) -> int:
+    """Run each playbook once, print a line for each, and return 1 if one changed what was finished."""
+    status = 0
+    with tempfile.TemporaryDirectory() as folder:
+        run("first run, which fills the cache", nodes, [SITE, "--limit", "slurm_controller"], Path(folder))
+        for name in names:
+            title, arguments = RUNS[name]
+            expected = CHANGES.get(name, ())
+            changes = run(title, nodes, arguments, Path(folder)).changes(expected)
+            unchanged = f"nothing changed{' but ' if expected else ''}{' and '.join(expected)}"
+            print(f"{title}, {nodes} nodes: {'; '.join(changes) or unchanged}", flush=True)
+            status |= bool(changes)
+    return status
+
+
 def main() -> int:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--nodes", type=int, nargs="+", default=[30, 100])
-    parser.add_argument("--runs", nargs="+", choices=list(RUNS), default=["site", "join"])
+    parser.add_argument("--runs", nargs="+", choices=list(RUNS), help="default: site join; with --prove, all")
+    parser.add_argument("--prove", action="store_true", help="only whether each run succeeds and changes nothing")
     parser.add_argument("--json", type=Path, default=CHECKOUT / "tests/output/benchmark-fleet.json")
     options = parser.parse_args()
+    chosen = options.runs or (list(RUNS) if options.prove else ["site", "join"])
+    if options.prove:
+        return prove(options.nodes[0], chosen)
 
     found = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run("first run, which fills the cache", 2, [SITE], folder)
-        for title, arguments in [("floor: a ping", [str(floor(folder))]), *(RUNS[name] for name in options.runs)]:
+        for title, arguments in [("floor: a ping", [str(floor(folder))]), *(RUNS[name] for name in chosen)]:
             runs = [run(title, nodes, arguments, folder) for nodes in options.nodes]
             show(runs)
             found += runs

@@ -146,6 +146,47 @@ def test_a_finished_node_has_its_programs_and_takes_jobs(monkeypatch: pytest.Mon
     assert [(node["name"], node["state"]) for node in slurm["nodes"]] == [("gpu1", "idle"), ("gpu9", "idle")]
 
 
+def test_a_finished_node_answers_what_its_modules_return_in_any_case(
+    fleet: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEET_TASKS", str(tmp_path / "tasks.json"))
+    finished = loaded(fleet.connections(tmp_path) / "finished.py")
+    modules = "ansible_collections.hpcai.gpucluster.plugins.modules"
+
+    assert finished.answer("gpu1", f"{modules}.file_set", {}, {}) == {"changed": False, "files": [], "lacking": []}
+    assert finished.answer("gpu1", f"{modules}.munge_key", {"key": "x"}, {}) == {"changed": False, "key": "x" * 64}
+
+
+def test_a_finished_controller_has_the_configuration_that_an_earlier_run_wrote(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    finished = loaded(FLEET)
+    monkeypatch.setenv("FLEET_TASKS", str(tmp_path / "tasks.json"))
+    written = [{"path": "/etc/slurm/slurm.conf", "content": "ClusterName=lab"}, {"path": "/etc/x", "content": "x"}]
+
+    finished.answer("control", "x.file_set", {"files": written}, {})
+    asked = {"files": ["slurm.conf", "x"]}
+    found = [finished.answer(host, "x.slurm_config_info", asked, {})["files"] for host in ("control", "control2")]
+
+    assert found == [{"slurm.conf": {"content": "ClusterName=lab", "right": True}}, {}]
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected", "lines"),
+    [
+        (["localhost"], (), []),
+        (["gpu2", "gpu1"], (), ["Copy changed gpu1, gpu2"]),
+        (["gpu2", "gpu1"], ("control", "gpu1"), ["Copy changed gpu2"]),
+    ],
+)
+def test_a_change_of_a_finished_node_is_named(
+    fleet: t.Any, changed: list[str], expected: tuple[str, ...], lines: list[str]
+) -> None:
+    rows = [{"task": "Copy", "changed": changed}, {"task": "Other", "changed": []}]
+
+    assert fleet.Run("site.yml", 2, 1, 1, 1, rows).changes(expected) == lines
+
+
 def test_each_fault_is_planted_on_a_node_of_its_own(faults: t.Any) -> None:
     planted = faults.plant(200)
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Callback of fleet.py: processor time of the control node for each task, and hosts that ran it."""
+"""Callback of fleet.py: processor time of the control node for each task, hosts that ran it, failures and changes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import typing as t
 from pathlib import Path
 
 from ansible.plugins.callback import CallbackBase
+
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import summary
 
 DOCUMENTATION = """
 name: task_cpu
@@ -38,12 +40,17 @@ class CallbackModule(CallbackBase):
     def __init__(self, *args: t.Any, **options: t.Any) -> None:
         """Start with what Ansible has spent on the inventory and on reading the playbook."""
         super().__init__(*args, **options)
-        self._rows: list[dict[str, t.Any]] = [{"task": "(start)", "cpu": spent(), "ran": 0, "skipped": 0}]
+        self._rows: list[dict[str, t.Any]] = []
+        self._next("(start)")
+        self._rows[0]["begin"] = 0.0
 
     def _next(self, name: str) -> None:
         total = spent()
-        self._rows[-1]["cpu"] = total - self._rows[-1].get("begin", 0.0)
-        self._rows.append({"task": name, "begin": total, "cpu": 0.0, "ran": 0, "skipped": 0})
+        if self._rows:
+            self._rows[-1]["cpu"] = total - self._rows[-1]["begin"]
+        self._rows.append(
+            {"task": name, "begin": total, "cpu": 0.0, "ran": 0, "skipped": 0, "failed": {}, "changed": []}
+        )
 
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
         """Count what comes before the first task to the play."""
@@ -56,6 +63,16 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result: t.Any) -> None:
         """Count a host that ran the task."""
         self._rows[-1]["ran"] += 1
+        if result.is_changed():
+            self._rows[-1]["changed"].append(result.host.name)
+
+    def v2_runner_on_failed(self, result: t.Any, ignore_errors: bool = False) -> None:
+        """Note why the task failed, also where the playbook goes on: nothing fails on a finished node."""
+        self._rows[-1]["failed"][result.host.name] = summary.reason(result.result)
+
+    def v2_runner_on_unreachable(self, result: t.Any) -> None:
+        """Note why the host is unreachable."""
+        self._rows[-1]["failed"][result.host.name] = summary.reason(result.result)
 
     def v2_runner_on_skipped(self, result: t.Any) -> None:
         """Count a host that skipped the task."""

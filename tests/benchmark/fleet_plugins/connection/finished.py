@@ -6,7 +6,8 @@ Connection of fleet.py: no machine, but the answers of one that is configured co
 
 It is the connection ssh of Ansible, with all its options and processes. Instead of a client with a connection, it
 starts one that reads its options and its configuration and ends, and a program that reads the module. fleet.py adds
-the documentation of the options of ssh to a copy of this file, because Ansible reads the options of a plugin there.
+the documentation of the options of ssh to a copy of this file, because Ansible reads the options of a plugin there, and
+what the modules return by their own documentation.
 """
 
 from __future__ import annotations
@@ -64,6 +65,25 @@ def nodes_of_slurm(names: list[str]) -> dict[str, t.Any]:
     return {"nodes": nodes, "wanted": names, "selected": names, "busy": [], "unusable": []}
 
 
+def configuration(host: str, name: str) -> Path:
+    """Return where a file is that an earlier run wrote to /etc/slurm: a finished controller has it."""
+    return Path(os.environ["FLEET_TASKS"]).with_name(f"slurm-{host}-{name}")
+
+
+def written(host: str, files: list[dict[str, t.Any]]) -> None:
+    """Keep the files of Slurm's configuration."""
+    for one in files:
+        folder, _slash, name = one["path"].rpartition("/")
+        if folder == "/etc/slurm" and one.get("content") is not None:
+            configuration(host, name).write_text(one["content"], encoding="utf-8")
+
+
+def found(host: str, names: list[str]) -> dict[str, t.Any]:
+    """Return the files of Slurm's configuration that were written, as slurm_config_info does."""
+    paths = {name: configuration(host, name) for name in names}
+    return {name: {"content": path.read_text("utf-8"), "right": True} for name, path in paths.items() if path.exists()}
+
+
 def answer(host: str, module: str, params: t.Mapping[str, t.Any], checksums: t.Mapping[str, str]) -> dict[str, t.Any]:
     """Return the result of a module on a machine that has nothing to change."""
     name = module.rpartition(".")[2]
@@ -78,24 +98,25 @@ def answer(host: str, module: str, params: t.Mapping[str, t.Any], checksums: t.M
     if name == "slurm_wait":
         nodes = {node: {"registered": True, "state": "idle"} for node in params.get("nodes") or []}
         return {"changed": False, "reached": True, "problem": "", "nodes": nodes, "jobs": []}
-    return {"changed": False, **_ANSWERS.get(name, {})}
+    if name == "file_set":
+        written(host, params.get("files") or [])
+    more = {"files": found(host, params["files"])} if name == "slurm_config_info" else {}
+    return {**RETURNED.get(module, {}), **_ANSWERS.get(name, {}), **more, "changed": False}
 
 
+# What each module of this collection returns at least, by its full name. fleet.py adds it to the copy of this file.
+RETURNED: dict[str, dict[str, t.Any]] = {}
 _HOOKS = ("50-slurm-pmi.sh", "50-slurm-pytorch.sh")
-# What a task reads of a result.
+# Where an empty result would not be that of a finished node, and what tasks read of the modules of others.
 _ANSWERS: dict[str, dict[str, t.Any]] = {
     "command": {"rc": 0, "stdout": "", "stderr": ""},
-    "file_set": {"files": []},
     "find": {"files": [{"path": f"/etc/enroot/hooks.d/{name}", "mode": "0755"} for name in _HOOKS]},
     "munge_key": {"key": "x" * 64},
     "node_consistency_info": {
         "versions": {"kernel": "6.12.0", "driver": "580.159.04", "ofed": None, "slurm": "24.11.5", "nccl": "2.28.9"},
         "clock": {"synchronized": True, "offset": 0.001, "by": "chronyc"},
-        "mounts": {},
-        "users": {},
     },
     "ping": {"ping": "pong"},
-    "slurm_config_info": {"files": {}, "pending": [], "delegated": [], "at_risk": []},
     "slurp": {"content": "", "encoding": "base64"},
 }
 
@@ -126,7 +147,8 @@ class Connection(ssh.Connection):
         module, params = _MODULE.search(text), _PARAMS.search(text)
         if code or not module or not params:
             name = _TEMPORARY.search(cmd)
-            return code, f"{name[1]}=/root/.ansible/tmp/{name[1]}\n".encode() if name else b"/root\n", err
+            home = b"/root\n" if "echo ~" in cmd else b""
+            return code, f"{name[1]}=/root/.ansible/tmp/{name[1]}\n".encode() if name else home, err
         arguments = json.loads(ast.literal_eval(params[1]))["ANSIBLE_MODULE_ARGS"]
         checksums = json.loads(os.environ["FLEET_CHECKSUMS"])
         result = self._fault(module[1]) or answer(self._play_context.remote_addr, module[1], arguments, checksums)
