@@ -17,7 +17,6 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import cluster as inputs_cluster
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import (
-    equal,
     older_names,
     openhpc,
     roles,
@@ -72,26 +71,15 @@ class ActionModule(ActionBase):
     def _hosts(self, arguments: Raw, variables: Raw) -> dict[str, t.Any]:
         sizes = auto.read(arguments["vm_sizes"] or "")
         judge = _Judge(self._loader, variables, arguments["main"])
-        machines, nodes = equal.Equal(equal.OF_ALL), equal.Equal(equal.OF_NODES)
         for host in dict.fromkeys([arguments["main"], *arguments["hosts"]]):
             raw = variables["hostvars"].raw_get(host)
             if host in sizes and auto.is_auto(raw.get("gpucluster_vm_size")):
                 raw = {**raw, "gpucluster_vm_size": sizes[host]}
             judge.take(host, raw)
-            machines.add(raw)
-            if host in variables["groups"].get("slurm_compute", []):
-                nodes.add(raw)
         problems = judge.problems()
         if problems:
             return _failed("Wrong input. No machine was touched.", problems)
-        waiting = judge.auto()
-        return {
-            "sets": len(judge.found),
-            "late": judge.late(),
-            "auto": waiting,
-            "equal": machines.names(),
-            "equal_nodes": [] if waiting else nodes.names(),
-        }
+        return {"sets": len(judge.found), "late": judge.late(), "auto": judge.auto()}
 
 
 class _Read(t.NamedTuple):

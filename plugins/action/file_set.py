@@ -10,12 +10,11 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._once.shared import EvaluatedOnce
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import copied
 
 
-class ActionModule(EvaluatedOnce, ActionBase):
-    """Run the module with arguments that are evaluated once for equal hosts, after files of the control node."""
+class ActionModule(ActionBase):
+    """Run the module after it copied files of the control node."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the result of the module, or that of the copies as well."""

@@ -10,10 +10,8 @@ import typing as t
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._once.shared import EvaluatedOnce
 
-
-class ActionModule(EvaluatedOnce, ActionBase):
+class ActionModule(ActionBase):
     """Ask the managed node what is missing, and run apt for it."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

@@ -15,11 +15,10 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.hashing import checksum
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._once.shared import EvaluatedOnce
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import copied, zipapp
 
 
-class ActionModule(EvaluatedOnce, ActionBase):
+class ActionModule(ActionBase):
     """Build a program on the control node, and copy it to the managed node with the files that it needs."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

@@ -77,20 +77,6 @@ auto:
   type: list
   elements: str
   sample: [gpu2]
-equal:
-  description:
-    - Names of variables of the playbooks that have one value on all O(hosts), because the inputs that they read are the
-      same and have no templates. The playbooks store their values, so that no task evaluates them again.
-  returned: with O(hosts), if no input is wrong
-  type: list
-  elements: str
-  sample: [ansible_ssh_extra_args, gpucluster_environment]
-equal_nodes:
-  description: The same for variables that have one value on the hosts of the group C(slurm_compute).
-  returned: with O(hosts), if no input is wrong
-  type: list
-  elements: str
-  sample: [gpucluster_hardware]
 sets:
   description: Number of sets of hosts with equal inputs and equal groups of the collection.
   returned: with O(hosts)

@@ -54,7 +54,6 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_azure_cluster": {"_catalogue", "_inputs"},
     "_catalogue": set(),
     "_cluster_file": {"_catalogue", "_inputs", "_slurm", "module_utils._system"},
-    "_once": {"_catalogue"},
     "_programs": set(),
     "_progress": {"_slurm", "module_utils._system"},
     "_health": {"_catalogue", "module_utils._hardware", "module_utils._health"},
