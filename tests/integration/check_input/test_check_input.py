@@ -528,3 +528,27 @@ def test_the_password_of_a_proxy_is_not_shown(said: Said) -> None:
 
     assert code == 0, output
     assert "hush" not in output
+
+
+OWN_FACTS = """
+- ansible.builtin.import_playbook: {checkout}/playbooks/check_input.yml
+
+- hosts: all
+  connection: local
+  gather_facts: false
+  tasks:
+    - ansible.builtin.set_fact: {{own: "{{{{ inventory_hostname }}}}", cacheable: true}}
+    - ansible.builtin.debug: {{msg: "{{{{ inventory_hostname }}}} has the fact of {{{{ ansible_facts.own }}}}."}}
+"""
+
+
+def test_each_host_has_its_own_facts_after_the_check(said: Said, tmp_path: Path) -> None:
+    """With ansible-core 2.21, a task with run_once can make hosts share whatever is stored later."""
+    playbook = tmp_path / "facts.yml"
+    playbook.write_text(OWN_FACTS.format(checkout=CHECKOUT), encoding="utf-8")
+
+    code, output = said(_inventory(), str(playbook))
+
+    assert code == 0, output[-3000:]
+    facts = dict(re.findall(r"(\w+) has the fact of (\w+)\.", output))
+    assert facts == {"head": "head", "gpu1": "gpu1", "gpu2": "gpu2"}
