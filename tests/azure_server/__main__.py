@@ -57,7 +57,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         state = Handler.state
         fault = state.play(f"{method} {self.path} {query_of(body)}")
-        time.sleep(fault.get("silence", 0))
+        time.sleep(fault.get("silence", 0))  # fault: hangs
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         here = f"https://{self.headers['Host']}"
         if fault.get("accept"):
@@ -93,7 +93,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for start in range(0, len(content), 1) if fault.get("trickle") else ():
             self.wfile.write(content[start : start + 1])
             self.wfile.flush()
-            time.sleep(fault["trickle"])
+            time.sleep(fault["trickle"])  # fault: is slow
         if not fault.get("trickle"):
             self.wfile.write(content)
         self.wfile.flush()

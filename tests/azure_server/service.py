@@ -155,7 +155,7 @@ class State:
         """Note a request, wait as the network would, and return the fault to play, if any."""
         with self.lock:
             self.log.append(asked)
-        time.sleep(self.delay)
+        time.sleep(self.delay)  # work: of the benchmarks
         return self.fault(asked) or {}
 
     def answer(self, method: str, target: str, here: str, token: str, body: bytes, marked: bool = False) -> Answer:
@@ -207,7 +207,7 @@ class Direct:
         content = json.dumps(body).encode() if body is not None else b""
         target = url.removeprefix("https://azure.test")
         fault = self.state.play(f"{method} {target} {query_of(content)}")
-        time.sleep(fault.get("silence", 0))
+        time.sleep(fault.get("silence", 0))  # fault: hangs
         if fault.get("accept"):
             self.state.answer(method, target, "https://azure.test", self.token, content)
         if "status" in fault:

@@ -13,11 +13,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import typing as t
 from pathlib import Path
 
 import pytest
+
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, wait_until
 
 ROOT = Path(__file__).parents[2]
 FLEET = ROOT / "tests/benchmark/fleet_plugins/connection/finished.py"
@@ -326,13 +327,10 @@ def test_the_dearest_templates_are_those_of_tasks_that_all_nodes_have(
 def test_masters_of_ssh_are_found_by_their_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tests/benchmark"))
     masters = loaded(ROOT / "tests/benchmark/fleet_sshd.py").masters
-    script = f"exec -a 'ssh: {tmp_path}/cp/x [mux]' sleep 60"
+    script = f"exec -a 'ssh: {tmp_path}/cp/x [mux]' sleep {HANGS}"
     with subprocess.Popen(["bash", "-c", script], start_new_session=True) as process:
         try:
-            deadline = time.monotonic() + 20
-            while not masters(str(tmp_path)) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert list(masters(str(tmp_path))) == [process.pid]
+            assert list(wait_until("a master", lambda: masters(str(tmp_path)))) == [process.pid]
             assert masters("/elsewhere") == {}
         finally:
             os.killpg(process.pid, signal.SIGKILL)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring.gpu import FIELDS
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests/benchmark/collector_cost.py"
@@ -68,7 +69,7 @@ def run(directory: Path, nvidia_smi: str) -> tuple[int, list[str]]:
         capture_output=True,
         text=True,
         env=environment,
-        timeout=300,
+        timeout=2 * PATIENCE,
         check=False,
     )
     assert not done.stderr
@@ -77,7 +78,7 @@ def run(directory: Path, nvidia_smi: str) -> tuple[int, list[str]]:
 
 def test_children_of_a_command_count(cost: t.Any) -> None:
     burn = BURN.format(0.3)
-    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}], check=True, timeout=300)"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}], check=True, timeout={PATIENCE})"
 
     found = cost.measured([sys.executable, "-c", child], 300)
 
@@ -87,7 +88,7 @@ def test_children_of_a_command_count(cost: t.Any) -> None:
 
 
 def test_a_command_that_hangs_is_killed(cost: t.Any) -> None:
-    assert cost.measured(["sleep", "600"], 0.1).status == -9
+    assert cost.measured(["sleep", str(HANGS)], 0.1).status == -9
 
 
 def test_each_step_is_measured_with_its_gpus(tmp_path: Path) -> None:
@@ -148,9 +149,9 @@ def test_a_request_to_slurmdbd_that_holds_others_does_not_count(
 
 def test_the_tasks_of_the_long_job_are_counted(monitoring: t.Any) -> None:
     controller = sys.modules[monitoring.call.__module__]
-    processes = [subprocess.Popen(["sleep", seconds]) for seconds in ("30.25", "30.25", "30.5")]
+    processes = [subprocess.Popen(["sleep", seconds]) for seconds in (f"{HANGS}.25", f"{HANGS}.25", f"{HANGS}.5")]
     try:
-        controller.until("two run", 20, lambda: controller.running("sleep 30.25") == 2)
+        controller.until("two run", PATIENCE, lambda: controller.running(f"sleep {HANGS}.25") == 2)
     finally:
         for process in processes:
             process.kill()
@@ -180,7 +181,7 @@ def test_a_pass_is_counted_without_the_question_of_the_benchmark(
         [{"SUBMIT": (1, 9)}, {"SUBMIT": (2, 18), "REQUEST_JOB_INFO": (1, 70), "REQUEST_STATS_INFO": (2, 80)}]
     )
     program = tmp_path / "program"
-    program.write_text("#!/bin/sh\nsleep 0.1\n", encoding="utf-8")
+    program.write_text("#!/bin/sh\nsleep 0.1 # work: its time is measured\n", encoding="utf-8")
     program.chmod(0o755)
     monkeypatch.setattr(monitoring, "rpcs", lambda: next(readings))
     monkeypatch.setattr(monitoring, "METRICS", str(program))
@@ -202,7 +203,7 @@ def test_the_processors_that_other_work_uses_are_those_that_no_process_of_the_co
 
 def test_the_processor_time_of_a_process_is_ours(machine: t.Any) -> None:
     before = machine.Processors._now()
-    subprocess.run([sys.executable, "-c", BURN.format(0.3)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", BURN.format(0.3)], check=True, timeout=PATIENCE)
     spent = [now - was for now, was in zip(machine.Processors._now(), before)]
 
     assert spent[2] >= 0.3

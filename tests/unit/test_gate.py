@@ -11,6 +11,8 @@ from pathlib import Path
 
 from hypothesis import settings
 
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -29,8 +31,8 @@ def test_pytest_takes_the_profile(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     with_profile = subprocess.run(
-        [*command, "--hypothesis-profile=gate"], cwd=tmp_path, capture_output=True, timeout=60, check=False
+        [*command, "--hypothesis-profile=gate"], cwd=tmp_path, capture_output=True, timeout=PATIENCE, check=False
     )
-    without = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    without = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=PATIENCE, check=False)
 
     assert (with_profile.returncode, without.returncode) == (0, 1)

@@ -10,6 +10,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -18,7 +20,7 @@ def test_make_alone_prints_every_verb() -> None:
     verbs = re.findall(r"^([a-z-]+):", text, flags=re.MULTILINE)
 
     printed = subprocess.run(
-        ["make"], cwd=ROOT, env=_of_a_shell(), capture_output=True, text=True, check=True, timeout=30
+        ["make"], cwd=ROOT, env=_of_a_shell(), capture_output=True, text=True, check=True, timeout=PATIENCE
     ).stdout
 
     assert [line.split()[1] for line in printed.splitlines()] == verbs

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import rules
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SURVEYS = sorted((ROOT / "docs/awx").glob("*.json"))
@@ -31,7 +32,7 @@ def _builder(*arguments: str) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

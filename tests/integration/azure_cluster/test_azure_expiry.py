@@ -15,6 +15,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE  # type: ignore[import-not-found]
 
 ROOT = Path(__file__).resolve().parents[3]
 SUBSCRIPTION = "11111111-0000-0000-0000-000000000000"
@@ -64,7 +65,7 @@ class Controller:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE,
         )
         return done.returncode, done.stdout + done.stderr
 

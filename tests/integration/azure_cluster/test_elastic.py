@@ -13,6 +13,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE  # type: ignore[import-not-found]
 
 ROOT = Path(__file__).resolve().parents[3]
 SUBSCRIPTION = "11111111-0000-0000-0000-000000000000"
@@ -31,7 +32,7 @@ directory, word, *nodes = sys.argv[1:]
 world = World(Path(directory))
 host, ticks = Host(world.run), []
 def sleep(seconds):
-    time.sleep(0.3)
+    time.sleep(0.3)  # work: a pass takes a moment
     world.tick()
 config = read_config((Path(directory) / "elastic.json").read_text(), "elastic.json")
 store = Store(host, directory)
@@ -87,7 +88,7 @@ class Controller:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

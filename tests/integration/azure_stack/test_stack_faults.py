@@ -15,11 +15,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import typing as t
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE, wait_until  # type: ignore[import-not-found]
 
 Cluster = t.Any  # of conftest.py, which pytest imports by another name
 
@@ -97,7 +97,7 @@ def _play(azure: t.Any, names: list[str], template: t.Any, state: str) -> tuple[
         "state": state,
         "retries": 3,
         "request_timeout": 2,
-        "timeout": 60,
+        "timeout": PATIENCE,
         **({"template": "{{ item.template }}"} if state == "present" else {}),
     }
     clusters = [
@@ -154,10 +154,11 @@ def test_a_killed_run_goes_on_at_azure_and_the_next_one_waits_for_it(cluster: Cl
     command = [str(Path(sys.executable).with_name("ansible-playbook")), str(cluster.playbook())]
     environment = {**os.environ, **cluster.environment()}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        for _try in range(600):
-            if any(one.startswith("PUT") and "deploymentStacks" in one for one in cluster.azure.log()):
-                break
-            time.sleep(0.05)
+        wait_until(
+            "a stack is written",
+            lambda: any(one.startswith("PUT") and "deploymentStacks" in one for one in cluster.azure.log()),
+            cluster.azure.log,
+        )
         process.send_signal(signal.SIGKILL)
     written = len(cluster.azure.writes())
     assert not any("h100" in one for one in cluster.contents())
@@ -177,7 +178,7 @@ def test_two_runs_at_once_make_one_cluster(cluster: Cluster) -> None:
     environment = {**os.environ, **cluster.environment()}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as other:
         found = cluster.run()
-        assert other.wait(timeout=120) == 0
+        assert other.wait(timeout=PATIENCE) == 0
 
     assert not found.module["failed"], found.message
     assert not cluster.run().module["changed"]

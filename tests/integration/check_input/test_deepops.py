@@ -20,6 +20,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE  # type: ignore[import-not-found]
 
 if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.tests.integration.conftest import Run
@@ -192,7 +193,7 @@ def test_the_example_of_deepops_passes(tmp_path: Path, sizes: str) -> None:
         env=os.environ | {"ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=2 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -16,6 +16,7 @@ from pathlib import Path
 import pexpect
 import pytest
 import yaml
+from patience import PATIENCE  # type: ignore[import-not-found]
 
 CHECKOUT = Path(__file__).parents[3]
 EXAMPLES = CHECKOUT / "inventories/examples"
@@ -43,7 +44,7 @@ def _run(program: str, *arguments: str, **environment: str) -> tuple[int, str]:
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=300,
+        timeout=2 * PATIENCE,
         check=False,
     )
     return done.returncode, done.stdout + (done.stderr if done.returncode else "")
@@ -146,7 +147,7 @@ def test_init_asks_six_questions(tmp_path: Path) -> None:
         cwd=str(tmp_path),
         env={**os.environ, "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
         encoding="utf-8",
-        timeout=60,
+        timeout=PATIENCE,
     )
     while child.expect([r"\n?([^\n]*): $", pexpect.EOF]) == 0:
         asked.append(str(child.before))

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE  # type: ignore[import-not-found]
 
 CHECKOUT = Path(__file__).parents[3]
 PUBLIC = ("modules", "filter", "inventory", "callback")
@@ -24,7 +25,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("docs") / "site"
     before = os.times()
     done = subprocess.run(
-        ["scripts/docs.sh", str(directory)], cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=False
+        ["scripts/docs.sh", str(directory)],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        check=False,
     )
     after = os.times()
 
@@ -41,7 +47,7 @@ def _checked(site: Path) -> tuple[int, str]:
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     return done.returncode, done.stdout
@@ -98,7 +104,7 @@ def test_a_directory_with_other_files_is_kept(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years", encoding="utf-8")
 
     done = subprocess.run(
-        ["scripts/docs.sh", str(tmp_path)], cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
+        ["scripts/docs.sh", str(tmp_path)], cwd=CHECKOUT, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
     assert done.returncode == 1

@@ -69,7 +69,7 @@ def srun(options: dict[str, str], words: list[str]) -> int:
     if words[0] == "gpucluster-check":
         return check(options["--nodelist"].split(","))
     if (FOLDER / "slow").exists():
-        time.sleep(90)
+        time.sleep(90)  # fault: hangs
     print((FOLDER / "output.txt").read_text(encoding="utf-8"))
     return 0
 

@@ -93,7 +93,7 @@ def troubles(machine: Machine) -> None:
     """Answer as a machine does whose driver or library does not work."""
     faults = machine.faults
     if faults.get("hang"):
-        time.sleep(float(faults["hang"]))
+        time.sleep(float(faults["hang"]))  # fault: hangs
     if faults.get("no_library"):
         raise Exit(
             12,
@@ -170,7 +170,7 @@ def run(argv: list[str], config: dict[str, t.Any], state: dict[str, t.Any]) -> t
         machine = Machine(config, state)
         hang_on = machine.faults.get("hang_on")
         if hang_on and any(str(hang_on) in word for word in argv):
-            time.sleep(3600)
+            time.sleep(3600)  # work: runs until it is ended
         options = parse([word for word in argv if word != "-m" or "topo" not in argv])
         troubles(machine)
         text = answer(machine, options)

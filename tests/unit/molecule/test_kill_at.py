@@ -8,9 +8,10 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-import time
 import typing as t
 from pathlib import Path
+
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, PATIENCE, wait_until
 
 HELPER = Path(__file__).parents[3] / "molecule/lifecycle/files/kill_at.py"
 
@@ -27,7 +28,7 @@ def load() -> t.Any:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(HELPER), *arguments], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, str(HELPER), *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE
     )
 
 
@@ -40,14 +41,17 @@ def test_a_process_that_has_ended_since_it_was_listed_is_no_error() -> None:
 
 def test_grandchildren_with_sessions_of_their_own_die_too(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    grandchild = f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 60'"
-    script = f"{grandchild} & while [ ! -s {pid_file} ]; do sleep 0.05; done; echo now; wait"
+    grandchild = f"setsid sh -c 'echo $$ > {pid_file}; exec sleep {HANGS}'"
+    script = (
+        f"{grandchild} & while [ ! -s {pid_file} ]; do sleep 0.05; done; echo now; wait"  # PATIENCE is that of the run
+    )
 
     result = run("now", "sh", "-c", script)
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout == "killed at: now\n"
-    assert ended(int(pid_file.read_text(encoding="utf-8")))
+    pid = int(pid_file.read_text(encoding="utf-8"))
+    wait_until(f"the end of the grandchild {pid}", lambda: ended(pid))
 
 
 def test_a_text_that_is_not_reached_is_a_failure() -> None:
@@ -59,13 +63,8 @@ def test_a_text_that_is_not_reached_is_a_failure() -> None:
 
 
 def ended(pid: int) -> bool:
-    """Return whether a process is gone, or a zombie that nobody has waited for, within two seconds."""
-    for _attempt in range(40):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
+    """Return whether a process is gone, or a zombie that nobody has waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

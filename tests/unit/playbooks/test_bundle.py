@@ -16,6 +16,8 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
+
 ROOT = Path(__file__).parents[3]
 PLAYBOOKS = ROOT / "playbooks"
 # The roles of site.yml whose packages a bundle contains by itself; bundle_packages adds those of others.
@@ -146,7 +148,7 @@ def test_scripts_are_valid_and_stop_at_the_first_error(script: str) -> None:
     path = PLAYBOOKS / "files" / script
 
     assert "set -euo pipefail" in path.read_text(encoding="utf-8")
-    assert subprocess.run(["bash", "-n", str(path)], timeout=20, check=False).returncode == 0
+    assert subprocess.run(["bash", "-n", str(path)], timeout=PATIENCE, check=False).returncode == 0
 
 
 def test_every_part_of_site_can_use_a_bundle() -> None:
@@ -185,7 +187,7 @@ def test_packages_of_a_mirror_directory_are_in_the_bundle(tmp_path: Path) -> Non
         [PLAYBOOKS / "files/bundle-packages", target, "munge toolkit"],
         env={"PATH": f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin"},
         check=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
     assert [path.name for path in (target / "apt").glob("*.deb")] == ["toolkit_1.20.1-1+x_amd64.deb"]

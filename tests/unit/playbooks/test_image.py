@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
+
 SCRIPT = Path(__file__).parents[3] / "playbooks/files/image-root"
 SECRET = "must-not-leave"
 # By path, the mode of a file with a secret.
@@ -75,7 +77,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def _archive(root: Path, target: Path) -> Path:
-    subprocess.run([SCRIPT, target, root], check=True, capture_output=True, text=True, timeout=60)
+    subprocess.run([SCRIPT, target, root], check=True, capture_output=True, text=True, timeout=PATIENCE)
     copy = target.parent / "copy"
     with tarfile.open(target) as opened:
         # Python 3.11.2 of Debian 12 has no filters.
@@ -118,7 +120,7 @@ def test_the_archive_does_not_contain_itself(root: Path) -> None:
     target = root / "srv/image.tar"
     target.parent.mkdir()
 
-    subprocess.run([SCRIPT, target, root], check=True, capture_output=True, timeout=60)
+    subprocess.run([SCRIPT, target, root], check=True, capture_output=True, timeout=PATIENCE)
 
     with tarfile.open(target) as opened:
         assert not [name for name in opened.getnames() if "image.tar" in name]
@@ -135,7 +137,9 @@ def test_the_node_itself_is_not_changed(root: Path, tmp_path: Path) -> None:
 def test_a_node_that_has_applied_no_release_is_refused(root: Path, tmp_path: Path) -> None:
     (root / "var/lib/gpucluster/pull/applied").unlink()
 
-    ended = subprocess.run([SCRIPT, tmp_path / "x.tar", root], capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(
+        [SCRIPT, tmp_path / "x.tar", root], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
 
     assert ended.returncode == 1
     assert "has not applied a release" in ended.stderr
@@ -145,7 +149,9 @@ def test_a_node_that_has_applied_no_release_is_refused(root: Path, tmp_path: Pat
 def test_a_node_that_applies_another_bundle_is_refused(root: Path, tmp_path: Path) -> None:
     _write(root, "var/lib/gpucluster/pull/4567.tar", "new", 0o600)
 
-    ended = subprocess.run([SCRIPT, tmp_path / "x.tar", root], capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(
+        [SCRIPT, tmp_path / "x.tar", root], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
 
     assert ended.returncode == 1
     assert "applies another bundle" in ended.stderr

@@ -15,12 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.tests.patience import wait_until
+
 SCRIPT = Path(__file__).parents[3] / "roles/slurm/files/build-slurm"
 # dpkg-buildpackage makes a package, and waits first as long as a file says so.
 TOOLS = {
     "apt-get": 'echo "$@" >> "$INSTALLED"',
     # As on a minimal installation, where tar has no program for the archive before apt installs it.
     "tar": 'case $* in *--extract*) grep -qw bzip2 "$INSTALLED" || exit 2 ;; esac; exec /usr/bin/tar "$@"',
+    # work: as long as the test says
     "dpkg-buildpackage": 'touch ../building; while [ -e "$SLOW" ]; do sleep 0.1; done; '
     "{ head -n 1 debian/changelog; cat debian/rules; } > ../slurm-smd_1.deb; "
     '[ ! -e "$BROKEN" ] || { echo "no compiler"; exit 2; }',
@@ -100,10 +103,7 @@ def test_configure_makes_no_static_libraries_and_gets_the_options_of_the_site(bu
 def test_a_build_that_was_killed_leaves_no_result_and_is_done_afresh(build: Build) -> None:
     (build.folder / "slow").touch()
     process = build.start()
-    deadline = time.monotonic() + 20
-    while not (build.folder / "cache/slurm-1.partial/building").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until("a build", (build.folder / "cache/slurm-1.partial/building").exists)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     (build.folder / "cache/slurm-1.partial/left-behind.deb").touch()
@@ -120,12 +120,9 @@ def test_a_build_that_was_killed_leaves_no_result_and_is_done_afresh(build: Buil
 def test_a_second_build_waits_for_the_first_and_takes_its_result(build: Build) -> None:
     (build.folder / "slow").touch()
     first = build.start()
-    deadline = time.monotonic() + 20
-    while not (build.folder / "cache/slurm-1.partial/building").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until("a build", (build.folder / "cache/slurm-1.partial/building").exists)
     second = build.start()
-    time.sleep(0.3)
+    time.sleep(0.3)  # absence: a second build that does not wait has ended
 
     assert second.poll() is None
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, PATIENCE
+
 SCRIPT = Path(__file__).parents[3] / "roles/slurm/files/end-jobs"
 
 
@@ -25,7 +27,7 @@ class Machine:
 
     def start(self, cgroup: str, state: str = "S (sleeping)") -> subprocess.Popen[bytes]:
         """Start a process that the folder shows in a control group."""
-        process = subprocess.Popen(["sleep", "60"])
+        process = subprocess.Popen(["sleep", str(HANGS)])
         self.processes.append(process)
         self.show(process.pid, cgroup, state)
         return process
@@ -45,7 +47,7 @@ class Machine:
                 for process in self.processes:
                     if process.poll() is not None:
                         shutil.rmtree(self.proc / str(process.pid), ignore_errors=True)
-                time.sleep(0.05)
+                time.sleep(0.05)  # work: until the script has ended
             out, err = script.communicate()
         return subprocess.CompletedProcess(command, script.returncode, out, err)
 
@@ -83,7 +85,7 @@ def test_what_is_left_of_jobs_is_ended_and_nothing_else(machine: Machine, cgroup
     others = [machine.start("0::/system.slice/slurmdbd.service"), machine.start("0::/user.slice/notslurmd.service.d")]
     done = machine.run()
 
-    assert job.wait(5) == -9
+    assert job.wait(PATIENCE) == -9
     assert (done.returncode, done.stdout) == (0, f"{job.pid}\n")
     assert [other.poll() for other in others] == [None, None]
 

@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, PATIENCE
 from ansible_collections.hpcai.gpucluster.tests.unit.support.role_values import ROOT, role_values
 
 if t.TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Scripts:
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=PATIENCE,
         )
 
 
@@ -192,7 +193,7 @@ def pyxis_config(tmp_path: Path) -> t.Iterator[str]:
         f'\techo "{tmp_path} /out/of x-create=auto,rbind"\n'
         f'\techo "{tmp_path} /with\\\\040blank x-create=auto,rbind"\n}}\n'
     )
-    with subprocess.Popen(["sh", "-c", "sleep 60; :", str(config)]) as process:
+    with subprocess.Popen(["sh", "-c", f"sleep {HANGS}; :", str(config)]) as process:
         yield str(process.pid)
         process.kill()
 

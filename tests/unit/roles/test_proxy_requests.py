@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 from ansible_collections.hpcai.gpucluster.tests.unit.support.role_values import role_values
 
 CHECKOUT = Path(__file__).parents[3]
@@ -76,7 +77,7 @@ def test_a_download_of_a_task_goes_through_the_proxy(tmp_path: Path, proxy: str)
         env={**os.environ, "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -113,7 +114,7 @@ def test_apt_goes_through_the_proxy_but_not_to_hosts_that_are_excepted(tmp_path:
         ["apt-get", "update"],
         env={**environment, "APT_CONFIG": str(tmp_path / "apt.conf")},
         capture_output=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
 

@@ -24,6 +24,7 @@ from ansible.template import Templar, trust_as_template
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._training import runs
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, PATIENCE
 
 ROLE = Path(__file__).parents[3] / "roles/training"
 H200 = records.find("Standard_ND96isr_H200_v5")
@@ -103,7 +104,7 @@ def test_the_trainer_refuses_wrong_sizes_before_it_loads_pytorch(tmp_path: Path,
     recipe = tmp_path / "tiny.json"
     recipe.write_text(json.dumps(yaml.safe_load((ROLE / "vars/recipes/tiny.yml").read_text())))
     command = [sys.executable, str(ROLE / "files/train.py"), "--recipe", str(recipe), "--set", change]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     assert done.returncode == 64
     assert message in done.stderr
@@ -143,7 +144,7 @@ import runpy, threading, time
 leave = runpy.run_path({str(ROLE / "files/gpucluster_train/ending.py")!r})["leave"]
 class Group:
     def __del__(self, sleep=time.sleep):
-        sleep(600)
+        sleep({HANGS})
 def work():
     global group
     group = Group()
@@ -152,7 +153,9 @@ def work():
     {end}
 leave(work)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
 
     assert done.returncode == status
     assert done.stdout == "the last line\n"
@@ -164,7 +167,7 @@ def test_a_last_line_that_cannot_be_written_is_an_error() -> None:
     ending = str(ROLE / "files/gpucluster_train/ending.py")
     program = f"import runpy; runpy.run_path({ending!r})['leave'](lambda: print('the last line') or 0)"
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([sys.executable, "-c", program], stdout=full, timeout=60, check=False)
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, timeout=PATIENCE, check=False)
 
     assert done.returncode == 1
 
@@ -260,7 +263,7 @@ def test_jobs_copy_at_the_same_time(tmp_path: Path, corpus: list[Path]) -> None:
         subprocess.Popen([*command, *map(str, corpus)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _job in range(4)
     ]
-    said = [job.communicate(timeout=60)[0] for job in jobs]
+    said = [job.communicate(timeout=PATIENCE)[0] for job in jobs]
 
     assert [job.returncode for job in jobs] == [0] * 4, said
     assert sorted(file.name for file in (tmp_path / "local").iterdir()) == ["a.bin", "b.bin"]
@@ -347,7 +350,7 @@ def test_the_trainer_reads_the_copies(tmp_path: Path) -> None:
     code = "import sys; from gpucluster_train import main; print(main.load(main.arguments(sys.argv[1:])).data.paths)"
     command = [sys.executable, "-c", code, "--recipe", str(recipe), "--data-directory", "$SCRATCH/data"]
     environment = {**os.environ, "PYTHONPATH": str(ROLE / "files"), "SCRATCH": "/scratch/job-7"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     assert done.stdout == "('/scratch/job-7/data/GPL-3',)\n", done.stderr
 
@@ -379,7 +382,7 @@ def test_files_of_one_name_are_refused_where_they_are_copied(directory: str, pat
 
 
 def is_shell(script: str) -> bool:
-    return subprocess.run(["bash", "-n"], input=script, text=True, check=False, timeout=10).returncode == 0
+    return subprocess.run(["bash", "-n"], input=script, text=True, check=False, timeout=PATIENCE).returncode == 0
 
 
 def test_megatron_is_an_option_of_the_same_job() -> None:
@@ -425,7 +428,7 @@ def run_job(tmp_path: Path, status: int, restarts: int = 0) -> tuple[int, str]:
         "SLURM_RESTART_COUNT": str(restarts),
     }
     done = subprocess.run(
-        ["bash", str(script)], env=environment, capture_output=True, text=True, timeout=30, check=False
+        ["bash", str(script)], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     return done.returncode, (tmp_path / "calls").read_text()
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import yaml
 
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -32,6 +34,6 @@ def role_values(
     for name, content in (("hosts.json", inventory), ("play.json", play)):
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.json", "play.json"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return {name: json.loads((folder / name).read_text(encoding="utf-8"))["value"] for name in cases}

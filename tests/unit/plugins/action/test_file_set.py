@@ -12,6 +12,8 @@ import sys
 import typing as t
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
+
 HOSTS = {"gpu1": {}, "gpu2": {}, "gpu3": {"size": "h200"}, "gpu4": {"title": "{{ inventory_hostname }}"}}
 TEMPLATE = "#!/bin/sh\n{{ ansible_managed | comment }}\n{% for one in sizes %}\n{{ title }} {{ one }}\n{% endfor %}\n\n"
 

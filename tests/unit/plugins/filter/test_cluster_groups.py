@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.cluster_groups import cluster_groups
+from ansible_collections.hpcai.gpucluster.tests.patience import cheap
 
 PLAYBOOKS = sorted((Path(__file__).parents[4] / "playbooks").glob("*.yml"))
 
@@ -34,10 +34,8 @@ def test_our_names_need_nothing() -> None:
 
 
 def test_ten_thousand_machines_take_no_second() -> None:
-    start = time.process_time()
-
-    assert len(cluster_groups({"slurm-node": [f"n{number}" for number in range(10_000)]})) == 10_000
-    assert time.process_time() - start < 1
+    with cheap(1):
+        assert len(cluster_groups({"slurm-node": [f"n{number}" for number in range(10_000)]})) == 10_000
 
 
 def test_what_is_no_mapping_is_refused() -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from ansible.vars.manager import VariableManager
 from ansible_collections.hpcai.gpucluster.plugins.inventory import cluster
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import inputs
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._cluster_file import schema
+from ansible_collections.hpcai.gpucluster.tests.patience import cheap
 
 EXAMPLES = Path(__file__).parents[4] / "inventories/examples"
 SMALL: dict[str, t.Any] = {
@@ -169,11 +169,10 @@ def test_the_options_are_the_keys_of_the_schema() -> None:
 
 def test_a_thousand_nodes_load_in_a_second() -> None:
     Cluster(EXAMPLES / "dgx/cluster.yml")  # what Python imports once
-    start = time.process_time()
 
-    found = Cluster(EXAMPLES / "thousand/cluster.yml")
+    with cheap(1):
+        found = Cluster(EXAMPLES / "thousand/cluster.yml")
 
-    assert time.process_time() - start < 1.0
     groups = found.groups()
     assert len(groups["slurm_compute"]) == 1000
     assert {len(hosts) for name, hosts in groups.items() if name.startswith("rack") and name != "rack32"} == {32}

@@ -16,6 +16,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import file_set as system_file_set
 from ansible_collections.hpcai.gpucluster.plugins.modules import file_set
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -199,7 +200,7 @@ def run(*, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
         input=json.dumps({"ANSIBLE_MODULE_ARGS": {**owned, **options}}),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     result: dict[str, t.Any] = json.loads(done.stdout)

@@ -14,6 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.modules import node_consistency_info
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,7 @@ def run(tools: Path, **arguments: t.Any) -> tuple[int, dict[str, t.Any]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
     return done.returncode, json.loads(done.stdout)
 

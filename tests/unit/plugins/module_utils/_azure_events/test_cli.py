@@ -17,6 +17,7 @@ import pytest
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_events import cli, events, metadata
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_events.metadata import Metadata
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_events.slurm import Slurm
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, within
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +51,7 @@ class Service:
 
     def answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
         self.asked.append(f"{handler.command} {handler.path}")
-        time.sleep(self.silence)
+        time.sleep(self.silence)  # fault: the service hangs
         if handler.headers["Metadata"] != "true":
             return 400, b'{"error": "Bad request. Required metadata header not specified"}'
         if handler.path == "/metadata/instance?api-version=2021-02-01":
@@ -146,7 +147,7 @@ def machine() -> Iterator[Machine]:
             for one in [content[i : i + 1] for i in range(len(content))] if service.trickle else [content]:
                 with contextlib.suppress(BrokenPipeError):
                     self.wfile.write(one)
-                time.sleep(service.trickle)
+                time.sleep(service.trickle)  # fault: the service is slow
 
         do_POST = do_GET  # noqa: N815
 
@@ -326,16 +327,16 @@ def test_an_answer_that_says_nothing_changes_nothing(
     assert watch.look(NOW + 60) == 2.0
 
 
-@pytest.mark.parametrize(("silence", "trickle"), [(60.0, 0.0), (0.0, 0.15)])
+@pytest.mark.parametrize(("silence", "trickle"), [(HANGS, 0.0), (0.0, 0.15)])
 def test_a_service_that_hangs_is_given_up(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, silence: float, trickle: float
 ) -> None:
     monkeypatch.setattr(metadata, "SECONDS", 0.2)
     machine.service.silence, machine.service.trickle = silence, trickle
-    begin = time.monotonic()
-    machine.watch().look(NOW)
+    with within("the question to the service"):
+        machine.watch().look(NOW)
 
-    assert time.monotonic() - begin < 8  # a trickled answer takes 11 s
+    # A client that waits for the end of the trickled answer finds no fault in it.
     assert "does not answer" in machine.said[0]
 
 

@@ -190,7 +190,7 @@ def test_a_reservation_stops_jobs_that_would_not_end_before(cloud: tuple[Cloud, 
     azure, address = cloud
     machine = Machine(address)
     assert azure.tags is not None
-    azure.tags[plan.TAG] = at(3)
+    azure.tags[plan.TAG] = end = at(3)
 
     machine.program().run()
     machine.program().run()
@@ -198,11 +198,7 @@ def test_a_reservation_stops_jobs_that_would_not_end_before(cloud: tuple[Cloud, 
     created = [one for one in machine.host.ran if one[:3] == ["scontrol", "create", "reservation"]]
     assert len(created) == 1
     assert "flags=maint,ignore_jobs" in created[0]
-    assert (
-        created[0][4]
-        == f"starttime={time.strftime('%Y-%m-%dT%H:%M:%S', time.localtime(plan.parsed(at(3))))}"[:-2]
-        + (created[0][4][-2:])
-    )
+    assert created[0][4] == f"starttime={time.strftime('%Y-%m-%dT%H:%M:%S', time.localtime(plan.parsed(end)))}"
     assert not [one for one in machine.host.ran if one[:2] == ["scontrol", "update"]]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import supervisor
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, PATIENCE, slowness, within
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
 
 if t.TYPE_CHECKING:
@@ -51,7 +53,7 @@ class Node:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE,
             env={**os.environ, **(environment or {})},
         )
 
@@ -78,7 +80,7 @@ def test_it_starts_in_a_tenth_of_a_second(node: Node) -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
-    assert min(times) < 0.1  # of processor time, whatever else the machine does
+    assert min(times) < 0.1 * slowness()  # of processor time, whatever else the machine does
 
 
 def test_a_healthy_node(node: Node) -> None:
@@ -88,7 +90,7 @@ def test_a_healthy_node(node: Node) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("memory: healthy: ")
     assert lines[1] == "cpus: not applicable: switched off"
-    assert lines[-1].startswith("4 checks in 0.")
+    assert re.match(r"4 checks in \d+\.\d", lines[-1])
     assert lines[-1].endswith(" s: healthy")
     assert node.run("memory").returncode == 0
     assert node.run("cpus").returncode == 4  # nothing was proved
@@ -155,13 +157,11 @@ def test_bad_samples_add_up_over_runs(node: Node) -> None:
 
 
 def test_everything_ends_when_the_time_is_over(node: Node) -> None:
-    node.tool("munge", "sleep 100")
-    node.config["checks"]["munge"]["timeout_seconds"] = 90
-    start = time.monotonic()
+    node.tool("munge", f"sleep {HANGS}")
+    node.config["checks"]["munge"]["timeout_seconds"] = HANGS
     done = node.run("munge", "memory", "--deadline", "1")
 
-    assert time.monotonic() - start < 60
-    assert done.stdout.startswith("munge: unknown: munge gave no answer within 90 s")
+    assert done.stdout.startswith(f"munge: unknown: munge gave no answer within {HANGS} s")
     assert "memory: healthy" in done.stdout
 
 
@@ -169,24 +169,23 @@ def test_a_check_that_hangs_in_the_kernel_is_left_behind() -> None:
     machine = machines.healthy("lab")
 
     def hang(path: str) -> str:
-        time.sleep(60)
+        time.sleep(HANGS)  # fault: hangs
         return path
 
     machine.read = hang  # type: ignore[method-assign]
     config = machines.expectations("lab", memory={"unknown_samples": 2})
     remembered: dict[str, dict[str, t.Any]] = {}
     seen = []
-    start = time.monotonic()
-    for _round in range(2):
-        machine.clock += 60
-        seen += supervisor.run(["filesystems", "memory", "clock"], config, machine, remembered, -1.2)
+    with within("both runs"):
+        for _round in range(2):
+            machine.clock += 60
+            seen += supervisor.run(["filesystems", "memory", "clock"], config, machine, remembered, -1.2)
 
-    assert time.monotonic() - start < 30
     assert [verdict.status for verdict in seen] == ["healthy", "unknown", "unknown", "healthy", "unhealthy", "unknown"]
 
 
 def test_strict_refuses_what_is_not_known(node: Node) -> None:
-    node.tool("munge", "sleep 100")
+    node.tool("munge", f"sleep {HANGS}")
     node.config["checks"]["munge"]["timeout_seconds"] = 0.2
 
     assert node.run("munge", "--strict").returncode == 1
@@ -258,7 +257,7 @@ def test_two_programs_at_once_both_answer(node: Node) -> None:
     command = [str(node.program), "--config", path, "memory"]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _number in range(4)]
 
-    assert [process.communicate(timeout=30)[0].startswith("memory: healthy") for process in running] == [True] * 4
+    assert [process.communicate(timeout=PATIENCE)[0].startswith("memory: healthy") for process in running] == [True] * 4
 
 
 def test_list_names_every_check_with_its_parameters(node: Node) -> None:
@@ -284,7 +283,7 @@ def test_a_configuration_of_another_form_is_refused(tmp_path: Path, program: Pat
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
     assert done.returncode == 2

@@ -17,6 +17,7 @@ from ansible_collections.hpcai.gpucluster.plugins.filter.nccl_topology import nc
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import topology
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
 from ansible_collections.hpcai.gpucluster.tests.unit.support import topologies
 
@@ -164,7 +165,7 @@ def test_the_program_holds_the_judge(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
     assert "nccl_topology: healthy: " in done.stdout, done.stdout + done.stderr

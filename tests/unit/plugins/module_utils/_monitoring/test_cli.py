@@ -18,6 +18,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring impor
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring.text import sample
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 RECORDED = Path(__file__).parents[3] / "fixtures/slurm/24.11.5"
 
@@ -43,7 +44,12 @@ def run(program: Path, tmp_path: Path) -> t.Callable[..., tuple[int, str, str]]:
         config.write_text(json.dumps({"directory": str(tmp_path / "out"), "collectors": collectors}), encoding="utf-8")
         environment = {**os.environ, "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
         done = subprocess.run(
-            [program, "--config", config], env=environment, capture_output=True, text=True, timeout=60, check=False
+            [program, "--config", config],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
         pages = sorted((tmp_path / "out").glob("*.prom"))
         return done.returncode, "".join(page.read_text(encoding="utf-8") for page in pages), done.stderr

@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import cli, live, page, slurm
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+from ansible_collections.hpcai.gpucluster.tests.patience import cheap
 
 ROOT = Path(__file__).parents[5]
 RECORDED = ROOT / "tests/unit/fixtures/slurm/24.11.5"
@@ -140,10 +141,9 @@ def test_a_thousand_nodes_take_two_seconds_and_a_megabyte(state: slurm.State) ->
     nodes = [{**state.nodes[number % 2], "name": f"node{number}"} for number in range(1000)]
     jobs = [{**state.jobs[number % 6], "job_id": number, "user_name": f"u{number % 90}"} for number in range(2000)]
     alerts = [alert("warning", f"node{number}") for number in range(1000)]
-    start = time.process_time()
-    text = page.page(slurm.State(nodes, jobs, {}), live.Live(alerts, {}), STYLE, 0)
+    with cheap(2):
+        text = page.page(slurm.State(nodes, jobs, {}), live.Live(alerts, {}), STYLE, 0)
 
-    assert time.process_time() - start < 2
     assert len(text.encode()) < 1_000_000
     assert "and 950 more" in text
 

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import slurm
+from ansible_collections.hpcai.gpucluster.tests.patience import cheap
 
 RECORDED = Path(__file__).parents[3] / "fixtures/slurm/24.11.5"
 FILES = {"scontrol": "scontrol-show-nodes", "squeue": "squeue", "sdiag": "sdiag"}
@@ -144,8 +144,6 @@ def test_names_are_those_of_slurms_endpoint() -> None:
 def test_five_hundred_nodes_and_jobs_take_no_second(state: slurm.State) -> None:
     nodes = [{**state.nodes[0], "name": f"gpu{number}"} for number in range(500)]
     jobs = [{**job, "job_id": number} for number in range(500) for job in state.jobs[:1]]
-    start = time.process_time()
-    slurm.endpoint(slurm.State(nodes, jobs, state.statistics))
-    slurm.own(slurm.State(nodes, jobs, state.statistics))
-
-    assert time.process_time() - start < 1
+    with cheap(1):
+        slurm.endpoint(slurm.State(nodes, jobs, state.statistics))
+        slurm.own(slurm.State(nodes, jobs, state.statistics))

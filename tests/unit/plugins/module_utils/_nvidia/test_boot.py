@@ -22,6 +22,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi impor
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.wanted import Wanted
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import bounded_runner
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 from ansible_collections.hpcai.gpucluster.tests.unit.support.role_values import role_values
 
 ROOT = Path(__file__).parents[5]
@@ -68,7 +69,7 @@ class Node:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert done.stderr == ""
         return done.stdout
@@ -237,10 +238,11 @@ def test_a_power_limit_that_no_board_has_leaves_persistence(tmp_path: Path) -> N
 
 
 def test_the_boot_waits_for_the_driver(tmp_path: Path) -> None:
-    node = Node(tmp_path, {**A100, "faults": {"no_driver": True}}, wait_seconds=30)
+    node = Node(tmp_path, {**A100, "faults": {"no_driver": True}}, wait_seconds=PATIENCE)
     ready = {**A100, "log": str(tmp_path / "log")}
     (tmp_path / "ready").write_text(json.dumps(ready), encoding="utf-8")
-    start = f"sleep 2; mv {tmp_path}/ready {tmp_path}/config.json"
+    # Once the program has asked for the driver.
+    start = f"until [ -s {tmp_path}/log ]; do sleep 0.1; done; mv {tmp_path}/ready {tmp_path}/config.json"
     with subprocess.Popen(["sh", "-c", start]):
         node.run("boot")
 

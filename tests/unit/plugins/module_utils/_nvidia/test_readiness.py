@@ -37,13 +37,13 @@ class Driver:
 def test_a_driver_that_becomes_ready_is_used(kind: str) -> None:
     driver = Driver(3, kind)
 
-    assert (driver.wait(60), driver.calls) == ("set", 4)
+    assert (driver.wait(60), driver.calls) == ("set", 4)  # bound: by the clock of the test
 
 
 def test_the_time_is_limited() -> None:
     driver = Driver(1000)
     with pytest.raises(NvidiaSmiError):
-        driver.wait(5)
+        driver.wait(5)  # bound: by the clock of the test
 
     assert (driver.now, driver.calls) == (5, 4)
 

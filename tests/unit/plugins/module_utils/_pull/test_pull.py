@@ -22,6 +22,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._join import step
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._pull import cli, steps
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 SETTINGS = {
     "name": "gpu1",
@@ -70,7 +71,9 @@ class Cluster:
         self.commands: list[list[str]] = []
         self.environment: t.Mapping[str, str] = {}
         self.status = 0
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)], check=True, timeout=60)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)], check=True, timeout=PATIENCE
+        )
         self.bundle = _bundle(root)
         self.publish()
 
@@ -86,7 +89,7 @@ class Cluster:
         }
         text = json.dumps(release)
         argv = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(self.key), "-n", namespace]
-        signed = subprocess.run(argv, input=text, capture_output=True, text=True, check=True, timeout=60)
+        signed = subprocess.run(argv, input=text, capture_output=True, text=True, check=True, timeout=PATIENCE)
         (self.served / steps.RELEASE).write_text(text)
         (self.served / steps.SIGNATURE).write_text(signed.stdout)
 
@@ -144,7 +147,7 @@ def test_a_release_is_applied_on_this_machine_for_this_machine_only(cluster: Clu
     assert variables["munge_key"] == "c2VjcmV0"
     for name in ("variables.json", "inventory.json"):
         assert (state / name).stat().st_mode & 0o077 == 0
-    printed = subprocess.run([state / "inventory"], capture_output=True, check=True, timeout=60).stdout
+    printed = subprocess.run([state / "inventory"], capture_output=True, check=True, timeout=PATIENCE).stdout
     assert "gpu2" in json.loads(printed)["_meta"]["hostvars"]
 
 

@@ -12,6 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import azure, journal, loop, plan, slurm
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 from ansible_collections.hpcai.gpucluster.tests.unit.support.repair_cluster import FAULT, FakeSlurm
 
 if t.TYPE_CHECKING:
@@ -393,7 +394,7 @@ def test_one_run_at_a_time_has_the_state_directory(tmp_path: Path) -> None:
             pytest.fail("two runs at once")
         timer = threading.Timer(0.5, lambda: other.communicate(""))
         timer.start()
-        with journal.alone(str(tmp_path), 20):  # a command of an administrator waits
+        with journal.alone(str(tmp_path), PATIENCE):  # a command of an administrator waits
             timer.join()
     with journal.alone(str(tmp_path)):
         pass

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import tarfile
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import cli, node, plan, slurm, states
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 from ansible_collections.hpcai.gpucluster.tests.unit.support.repair_cluster import packed
 
 ROOT = Path(__file__).parents[5]
@@ -125,7 +127,7 @@ def test_a_damaged_archive_is_refused(printed: str) -> None:
 
 
 def test_the_capture_keeps_what_each_tool_says_also_if_it_is_missing(tmp_path: Path) -> None:
-    done = subprocess.run(["/bin/sh", "-c", node.CAPTURE], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(["/bin/sh", "-c", node.CAPTURE], capture_output=True, text=True, check=True, timeout=PATIENCE)
 
     found = node.collect(done.stdout, {"node.txt": "x"})
 
@@ -139,7 +141,8 @@ def test_the_capture_keeps_what_each_tool_says_also_if_it_is_missing(tmp_path: P
 @pytest.mark.parametrize("damaged", [False, True])
 def test_two_nodes_exchange_data(damaged: bool) -> None:
     script = node.PAIR.replace("hashlib.sha256(data)", "hashlib.sha256(data[1:])") if damaged else node.PAIR
-    port = str(61000 + damaged)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
     started = [
         subprocess.Popen(
             [sys.executable, "-c", code, "gpu1", "127.0.0.1", port],
@@ -149,7 +152,7 @@ def test_two_nodes_exchange_data(damaged: bool) -> None:
         )
         for name, code in (("gpu1", script), ("gpu2", node.PAIR))
     ]
-    codes = [process.wait(60) for process in started]
+    codes = [process.wait(PATIENCE) for process in started]
     for process in started:
         process.communicate()
 

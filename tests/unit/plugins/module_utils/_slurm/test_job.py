@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import allocation
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import job as slurm_job
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/slurm/24.11.5"
 
@@ -19,13 +20,11 @@ FIXTURES = Path(__file__).parents[3] / "fixtures/slurm/24.11.5"
 class FakeSlurm:
     """Answers like the commands of Slurm; the state of the only job follows a list."""
 
-    def __init__(self, states: t.Sequence[str] = ("running",)) -> None:
+    def __init__(self, states: t.Sequence[str] = ("running",), together: int = 1) -> None:
         self.states = list(states)
         self.calls: list[list[str]] = []
         self.scripts: list[str | None] = []
-        self.at_once = 0
-        self.most_at_once = 0
-        self.lock = threading.Lock()
+        self.together = threading.Barrier(together, timeout=PATIENCE)
 
     def __call__(self, args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
         self.calls.append(list(args))
@@ -40,12 +39,7 @@ class FakeSlurm:
         if args[0] == "sacct":
             return 0, "CANCELLED by 0|0:15|gpu2\n", ""
         if args[0] == "timeout":
-            with self.lock:
-                self.at_once += 1
-                self.most_at_once = max(self.most_at_once, self.at_once)
-            threading.Event().wait(0.02)
-            with self.lock:
-                self.at_once -= 1
+            self.together.wait()
             return 0, " ".join(args), ""
         return 0, "", ""
 
@@ -156,12 +150,11 @@ def test_steps_that_share_a_node_run_one_after_the_other() -> None:
 
 
 def test_steps_run_at_the_same_time_and_results_keep_their_order() -> None:
-    fake = FakeSlurm()
+    fake = FakeSlurm(together=3)
     steps = [step(f"n{number}") for number in range(12)]
     results = slurm(fake).steps(206, steps)
 
     assert [result.step for result in results] == steps
-    assert fake.most_at_once > 2
 
 
 def test_a_step_is_bounded_in_time_and_stays_inside_its_job() -> None:

@@ -15,6 +15,7 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import interrupt
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, PATIENCE
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +27,7 @@ PROGRAM = """
 
     with interrupt.cleaned_up(lambda: Path(sys.argv[1]).write_text("cleaned"), poll=0.05):
         print("ready", flush=True)
-        time.sleep(30)
+        time.sleep(float(sys.argv[2]))  # fault: hangs
 """
 
 
@@ -35,7 +36,7 @@ def program(tmp_path: Path) -> t.Iterator[tuple[subprocess.Popen[str], Path]]:
     mark = tmp_path / "mark"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM), str(mark)],
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), str(mark), str(HANGS)],
         stdout=subprocess.PIPE,
         text=True,
         env=environment,
@@ -53,7 +54,7 @@ def test_a_signal_cleans_up(program: tuple[subprocess.Popen[str], Path], number:
     process, mark = program
     process.send_signal(number)
 
-    assert process.wait(10) == 128 + number
+    assert process.wait(PATIENCE) == 128 + number
     assert mark.read_text(encoding="utf-8") == "cleaned"
 
 
@@ -62,7 +63,7 @@ def test_nobody_listening_any_more_cleans_up(program: tuple[subprocess.Popen[str
     assert process.stdout is not None
     process.stdout.close()
 
-    assert process.wait(10) == 1
+    assert process.wait(PATIENCE) == 1
     assert mark.read_text(encoding="utf-8") == "cleaned"
 
 
@@ -70,7 +71,7 @@ def test_a_block_that_ends_well_cleans_up_nothing() -> None:
     calls: list[int] = []
     before = signal.getsignal(signal.SIGTERM)
     with interrupt.cleaned_up(lambda: calls.append(1), poll=0.01):
-        time.sleep(0.05)
+        time.sleep(0.05)  # absence: the watcher has looked several times
 
     assert calls == []
     assert signal.getsignal(signal.SIGTERM) is before

@@ -9,6 +9,7 @@ import subprocess
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.processes import end, processes_of
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,7 @@ def test_this_process_is_found() -> None:
 
 
 def test_a_process_ends_and_one_that_has_ended_is_no_error() -> None:
-    process = subprocess.Popen(["sleep", "60"])
+    process = subprocess.Popen(["sleep", str(HANGS)])
 
     end(process.pid, signal.SIGKILL)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -21,6 +22,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings i
     check_filters,
 )
 from ansible_collections.hpcai.gpucluster.tests.azure_server.service import Direct
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, LIMITS, within
 
 ONE = "11111111-0000-0000-0000-000000000000"
 TWO = "22222222-0000-0000-0000-000000000000"
@@ -509,8 +511,18 @@ class Late:
         if re.search(self._match, f"{method} {url} {body}"):
             if self._error:
                 raise self._error
-            time.sleep(20)
+            time.sleep(HANGS)  # fault: hangs
         return self.azure(method, url, body)
+
+
+def complete(azure: Late, **options: t.Any) -> t.Any:
+    """Return what is found within the shortest deadline in which all machines are."""
+    for deadline in LIMITS[1:]:
+        with contextlib.suppress(AzureInventoryError):
+            found = fetch(t.cast("Direct", azure), deadline=deadline, **options)
+            if len(found.records) == 15:
+                return found
+    raise AssertionError("not all machines were found")
 
 
 PAUSE = ThrottledError("GET /x: Azure answered 429 and asks to wait 1200 s; max_wait allows 300 s", 429)
@@ -521,7 +533,7 @@ PAUSE = ThrottledError("GET /x: Azure answered 429 and asks to wait 1200 s; max_
 def test_one_list_that_is_throttled_or_hangs_is_a_gap(source: str, match: str, error: Exception | None) -> None:
     azure = Late(match, error, subscriptions=[MIXED])
 
-    found = fetch(t.cast("Direct", azure), source=source, deadline=1)
+    found = complete(azure, source=source)
 
     assert len(found.records) == 15
     assert found.gaps
@@ -530,7 +542,7 @@ def test_one_list_that_is_throttled_or_hangs_is_a_gap(source: str, match: str, e
 
 @pytest.mark.parametrize("error", [PAUSE, NoAnswerError("POST /x: Azure cannot be reached: reset"), None])
 def test_a_resource_graph_that_is_throttled_or_hangs_leads_to_the_lists_in_time(error: Exception | None) -> None:
-    found = fetch(t.cast("Direct", Late("^POST", error, subscriptions=[MIXED])), deadline=2)
+    found = complete(Late("^POST", error, subscriptions=[MIXED]))
 
     assert len(found.records) == 15
     assert any("read instead" in note for note in found.notes)
@@ -540,11 +552,9 @@ def test_a_resource_graph_that_is_throttled_or_hangs_leads_to_the_lists_in_time(
 @pytest.mark.parametrize("match", [r"GET .*virtualMachines\?api", r"GET .*virtualMachineScaleSets\?", "^"])
 def test_the_deadline_ends_everything_and_names_the_request(match: str) -> None:
     azure = Late(match, subscriptions=[MIXED])
-    start = time.monotonic()
 
-    with pytest.raises(AzureInventoryError, match=r"deadline is 1 s"):
+    with within("the lists"), pytest.raises(AzureInventoryError, match=r"deadline is 1 s"):
         fetch(t.cast("Direct", azure), source="arm", deadline=1)
-    assert time.monotonic() - start < 15
 
 
 @pytest.mark.parametrize("source", ["graph", "arm"])

@@ -68,6 +68,7 @@ def test_everything_that_shapes_the_answer_is_in_the_key(name: str) -> None:
 
 
 def test_how_it_is_asked_is_not_in_the_key() -> None:
+    # bound: the plugin's
     slow = module.Settings(concurrency=1, timeout=1, retries=1, max_wait=1, deadline=1, strict=True)
 
     assert slow.digest([]) == module.Settings().digest([])

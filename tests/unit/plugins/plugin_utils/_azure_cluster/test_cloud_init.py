@@ -15,6 +15,7 @@ import yaml
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import cloud_init, template
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 from ansible_collections.hpcai.gpucluster.tests.unit.support import azure_clusters
 
 SCRIPT = Path(cloud_init.__file__).with_name("join.sh")
@@ -63,7 +64,7 @@ def test_only_nodes_have_custom_data_and_only_if_they_join() -> None:
 
 
 def test_the_script_is_a_posix_shell_script() -> None:
-    subprocess.run([shutil.which("dash") or "sh", "-n", str(SCRIPT)], check=True, timeout=60)
+    subprocess.run([shutil.which("dash") or "sh", "-n", str(SCRIPT)], check=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("missing", ["join.json", "munge.key", "slurm.tar", "gpucluster-join"])
@@ -76,7 +77,7 @@ def test_the_script_waits_until_the_controller_has_published(missing: str, tmp_p
         env={"PATH": "/usr/bin:/bin", "JOIN_LOCAL": str(tmp_path), "JOIN_SERVER": "c", "JOIN_DIRECTORY": "/d"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -89,7 +90,7 @@ def test_the_program_is_complete(tmp_path: Path) -> None:
     program.write_bytes(zipapp.build("_join.cli", "/usr/bin/python3"))
 
     found = subprocess.run(
-        ["python3", "-IS", str(program), str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+        ["python3", "-IS", str(program), str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
     assert found.returncode == 1

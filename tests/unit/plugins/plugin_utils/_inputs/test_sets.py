@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import time
 import typing as t
 
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.sets import Distinct
+from ansible_collections.hpcai.gpucluster.tests.patience import cheap
 
 SHARED = [{"name": f"user{number}", "uid": 2000 + number} for number in range(1000)]
 
@@ -43,10 +43,8 @@ def test_hosts_are_equal_if_all_that_their_inputs_say_is_equal(
 
 
 def test_ten_thousand_equal_hosts_are_put_together_quickly() -> None:
-    begin = time.process_time()
-
-    members = sets({f"gpu{number}": {"slurm_users": SHARED, "x": number} for number in range(10_000)})
+    with cheap(2):
+        members = sets({f"gpu{number}": {"slurm_users": SHARED, "x": number} for number in range(10_000)})
 
     assert len(members) == 1
     assert len(members[0]) == 10_000
-    assert time.process_time() - begin < 2

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs.copied import merged
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 BINARY = bytes(range(256))
 
@@ -58,7 +59,7 @@ class Site:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
             check=False,
         )
         return done.returncode, done.stdout + done.stderr

@@ -15,6 +15,7 @@ import zipfile
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,9 @@ def test_a_program_holds_every_module_that_it_imports(entry: str, tmp_path: Path
         names = [name for name in archive.namelist() if not name.endswith("__init__.py") and "/" in name]
     modules = ",".join(name[: -len(".py")].replace("/", ".") for name in names)
     code = f"import sys; sys.path.insert(0, {str(program)!r}); import {modules}; print('ansible' in sys.modules)"
-    done = subprocess.run([sys.executable, "-IS", "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", code], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
 
     assert (done.stdout, done.stderr) == ("False\n", "")
     assert len(names) > 8
@@ -86,7 +89,7 @@ def test_a_program_starts_by_its_name_and_returns_its_status(tmp_path: Path) -> 
     program = tmp_path / "program"
     program.write_bytes(zipapp.build("_a.main", sys.executable, tmp_path))
     program.chmod(0o755)
-    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=PATIENCE)
 
     assert (done.returncode, done.stdout, done.stderr) == (3, "here\n", "")
 

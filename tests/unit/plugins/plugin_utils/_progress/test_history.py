@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import history
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[5]
 
@@ -98,14 +99,15 @@ def _add(path: str, number: int) -> None:
         assert history.add(Path(path), run(number, options=str(number), changed=bool(number % 2)))
 
 
-def test_two_runs_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_two_runs_at_once_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "_LOCK_SECONDS", PATIENCE)
     path = tmp_path / "site.json"
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=_add, args=(str(path), number)) for number in range(4)]
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(PATIENCE)
 
     assert [process.exitcode for process in processes] == [0] * 4
     found = history.read(path)

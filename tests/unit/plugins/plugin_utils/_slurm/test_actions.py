@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import time
 import typing as t
 
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import actions, keys
+from ansible_collections.hpcai.gpucluster.tests.patience import cheap
 
 CONF = """
 ClusterName=lab
@@ -208,11 +208,10 @@ def test_ten_thousand_nodes_are_compared_in_under_a_second() -> None:
     before = "NodeName=gpu[1-10000] CPUs=96\nPartitionName=all Nodes=ALL\n"
     after = "NodeName=gpu[1-10001] CPUs=64\nPartitionName=all Nodes=ALL\n"
 
-    start = time.process_time()
-    result = actions.action(before, after, "slurm.conf", "24.11.5")
+    with cheap(1):
+        result = actions.action(before, after, "slurm.conf", "24.11.5")
 
     assert result["reasons"] == ["CPUs of gpu[1-10000]: 96 became 64", "nodes added: gpu10001"]
-    assert time.process_time() - start < 1
 
 
 def test_only_keys_that_a_daemon_reads_at_start_are_kept() -> None:

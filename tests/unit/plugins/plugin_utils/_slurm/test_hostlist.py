@@ -3,13 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
+from ansible_collections.hpcai.gpucluster.tests.patience import cheap
 
 
 @pytest.mark.parametrize(
@@ -84,14 +83,12 @@ def test_any_names_come_back(names: list[str]) -> None:
 def test_ten_thousand_names_take_well_under_a_second() -> None:
     names = [f"gpu{i:05d}" for i in range(5000)] + [f"rack{r}-n{n}" for r in range(100) for n in range(50)]
 
-    start = time.process_time()
-    expression = hostlist.compress(names)
-    found = hostlist.expand(expression)
-    spent = time.process_time() - start
+    with cheap(0.5):
+        expression = hostlist.compress(names)
+        found = hostlist.expand(expression)
 
     assert expression == "gpu[00000-04999],rack[0-99]-n[0-49]"
     assert len(found) == 10_000
-    assert spent < 0.5
 
 
 @pytest.mark.parametrize(

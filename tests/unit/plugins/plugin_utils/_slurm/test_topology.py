@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import time
 import typing as t
 
 import pytest
 import yaml
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import topology
+from ansible_collections.hpcai.gpucluster.tests.patience import cheap
 
 PLACES = {"gpu[1-4]": "spine1/leaf1", "gpu5": ["spine1", "leaf2"], "gpu10": "spine2/leaf10"}
 
@@ -117,8 +117,7 @@ def test_every_problem_is_named_at_once() -> None:
 def test_ten_thousand_nodes_take_less_than_a_second() -> None:
     places = {f"gpu{i}": f"spine{i // 320}/leaf{i // 32}" for i in range(10_000)}
 
-    start = time.process_time()
-    text = topology.render(places, "tree", known=list(places))
+    with cheap(1):
+        text = topology.render(places, "tree", known=list(places))
 
-    assert time.process_time() - start < 1
     assert len(text.splitlines()) == 313 + 32 + 1

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 import typing as t
 from html.parser import HTMLParser
 
@@ -18,6 +17,7 @@ import pytest
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report as results
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report_page, report_plots
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import check
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE, cheap
 from ansible_collections.hpcai.gpucluster.tests.unit.support import validation_runs
 
 if t.TYPE_CHECKING:
@@ -251,11 +251,9 @@ def test_sizes_read_as_people_write_them(size: int, text: str) -> None:
 
 
 def test_a_thousand_nodes_are_judged_in_ten_seconds_on_a_page_of_two_megabytes() -> None:
-    begin = time.process_time()
+    with cheap(10):
+        page = report_page.page(validation_runs.run(1000, slow="gpu7", drained="gpu9"))
 
-    page = report_page.page(validation_runs.run(1000, slow="gpu7", drained="gpu9"))
-
-    assert time.process_time() - begin < 10
     assert len(page.encode()) < 2_000_000
     assert "gpu7" in page
 
@@ -272,7 +270,7 @@ def test_a_browser_shows_the_page_and_nothing_is_cut_off(tmp_path: Path, number:
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={tmp_path}/user"]
     look = [f"--window-size={width},6000", f"--blink-settings=preferredColorScheme={scheme}", f"--screenshot={picture}"]
     command = [str(BROWSER), *options, *look, f"file://{tmp_path}/report.html"]
-    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    subprocess.run(command, check=True, timeout=PATIENCE, capture_output=True)
 
     from PIL import Image
 
