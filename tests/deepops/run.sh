@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 lab=${GPUCLUSTER_LAB:?is not set: name a lab that may be removed}
 export GPUCLUSTER_LAB=$lab
+patience=$((180 * ${GPUCLUSTER_TEST_PATIENCE:-1}))
 work=$(mktemp -d)
 
 fail() {
@@ -15,7 +16,7 @@ fail() {
   exit 1
 }
 on() { podman exec "gpucluster-lab$lab-$1" "${@:2}"; }
-play() { timeout --kill-after=60 1800 .venv/bin/ansible-playbook -i "$work/inventory" "$@"; }
+play() { timeout --kill-after=60 $((20 * patience)) .venv/bin/ansible-playbook -i "$work/inventory" "$@"; }
 # Fails unless a command on a machine prints a text: expect MACHINE TEXT COMMAND...
 expect() {
   local found
@@ -35,11 +36,11 @@ cp tests/deepops/hosts.yml "$work/inventory/"
 
 echo "== Make the cluster of DeepOps"
 play tests/deepops/prepare.yml > "$work/prepare.log" || fail "see $work/prepare.log"
-for ((second = 0; second < 60; second++)); do
+for ((second = 0; second < patience; second++)); do
   [[ $(on control sinfo --noheader --format=%T) == idle ]] && break
   sleep 1
 done
-expect control gpu1 sh -c 'cd /shared && timeout 60 runuser -u alice -- srun --gpus=2 --nodelist=gpu1 hostname'
+expect control gpu1 sh -c 'cd /shared && timeout '"$patience"' runuser -u alice -- srun --gpus=2 --nodelist=gpu1 hostname'
 on control scontrol update partition=batch state=down
 on control sh -c "cd /shared && runuser -u alice -- sbatch --output=/shared/second.out --gpus=2 --wrap 'readlink -f \$(command -v srun); nvidia-smi -L; srun echo done'"
 
@@ -57,7 +58,7 @@ echo "== both playbooks: $SECONDS s"
 
 echo "== Look at the cluster"
 # The job from DeepOps' queue runs on the Slurm of packages, and the accounting goes on.
-for ((second = 0; second < 60; second++)); do
+for ((second = 0; second < patience; second++)); do
   grep -qx done <(on control cat /shared/second.out 2> /dev/null) && break
   sleep 1
 done
@@ -69,7 +70,7 @@ expect control "ClusterName             = deepops" scontrol show config
 expect control "StateSaveLocation       = /var/spool/slurm/ctld" scontrol show config
 expect control 1-00:00:00 sinfo --noheader --format=%l
 expect control unix_socket mariadb --execute "SELECT plugin FROM mysql.user WHERE user = 'slurm'"
-expect control gpu2 sh -c 'cd /shared && timeout 60 runuser -u alice -- srun --nodes=2 --gpus-per-node=1 hostname'
+expect control gpu2 sh -c 'cd /shared && timeout '"$patience"' runuser -u alice -- srun --nodes=2 --gpus-per-node=1 hostname'
 expect control "no active jobs on this node" runuser -u alice -- ssh -o BatchMode=yes -o StrictHostKeyChecking=no gpu1 hostname
 expect login idle sinfo --noheader --format=%T
 for machine in control login gpu1 gpu2; do

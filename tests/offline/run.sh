@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 checkout=$PWD
+patience=$((180 * ${GPUCLUSTER_TEST_PATIENCE:-1}))
 bundle=$(realpath "$1")
 work=$(realpath -m "${2:-/tmp/gpucluster-offline}")
 lab=${GPUCLUSTER_LAB:-0}
@@ -65,7 +66,7 @@ ip -n "$space" link set eth0 up
 ip -n "$space" link set lo up
 every bash -c "rules $subnet"
 # The counters count: a question to a DNS server, and a connection to another network.
-every bash -c 'timeout 3 python3 -c "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b\"x\", (\"10.213.'"$lab"'.1\", 53))" 2> /dev/null; [ "$(dropped)" = 1 ]' ||
+every bash -c 'timeout '"$patience"' python3 -c "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b\"x\", (\"10.213.'"$lab"'.1\", 53))" 2> /dev/null; [ "$(dropped)" = 1 ]' ||
   fail "a counter does not count"
 every bash -c 'iptables -Z OUTPUT; ip6tables -Z OUTPUT'
 for name in "${machines[@]}"; do sources "$name" > "$work/sources.$name"; done
@@ -77,7 +78,7 @@ tar --extract --file "$bundle" --directory "$work/unpacked" install.sh requireme
 ANSIBLE_COLLECTIONS_PATH=$work/venv/collections ip netns exec "$space" "$work/unpacked/install.sh" "$work/venv"
 
 site() {
-  ip netns exec "$space" timeout --kill-after=60 3000 "$work/venv/bin/ansible-playbook" "$checkout/site.yml" -e "gpucluster_bundle=$bundle" "$@"
+  ip netns exec "$space" timeout --kill-after=60 $((20 * patience)) "$work/venv/bin/ansible-playbook" "$checkout/site.yml" -e "gpucluster_bundle=$bundle" "$@"
 }
 SECONDS=0
 site | tee "$work/first.log" | tail -n 12

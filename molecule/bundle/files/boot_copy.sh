@@ -13,12 +13,12 @@ begin=$EPOCHSECONDS
 podman run --detach --replace --name "$lab-gpu2" --hostname gpu2 --systemd=always --privileged --network "$lab" --ip "$network.22" \
   --add-host "control:$network.10" --add-host "gpu1:$network.21" --add-host "gpu2:$network.22" \
   --volume "$lab-shared:/shared" --volume "$key:/etc/gpucluster-lab.pub:ro" --rootfs "$root" /sbin/init
-for _attempt in {1..300}; do
+for _attempt in $(seq $((180 * ${GPUCLUSTER_TEST_PATIENCE:-1}))); do
   if (exec 3<> "/dev/tcp/$network.22/22") 2> /dev/null; then
     echo "$begin"
     exit 0
   fi
-  sleep 0.2
+  sleep 1
 done
-echo "The copy does not answer." >&2
+echo "sshd of the copy does not answer on $network.22; the container is $(podman inspect --format '{{.State.Status}}' "$lab-gpu2")" >&2
 exit 1

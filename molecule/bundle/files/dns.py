@@ -21,7 +21,7 @@ def name(question: bytes) -> str:
 
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 server.bind(("127.0.0.1", 53))
-subprocess.run(["/usr/bin/systemd-notify", "--ready"], check=True, timeout=60)
+subprocess.run(["/usr/bin/systemd-notify", "--ready"], check=True)
 while True:
     asked, client = server.recvfrom(4096)
     with QUESTIONS.open("a", encoding="utf-8") as questions:

@@ -1,8 +1,8 @@
 """
 Attack the containers of another user and the operation of the node. Runs as an unprivileged user.
 
-Usage: attack.py SECONDS VICTIM DIRECTORY... (seconds, the UID of the victim, parents of user directories)
-Continues until the time is over, and prints the successful attacks.
+Usage: attack.py END VICTIM DIRECTORY... (a file, the UID of the victim, parents of user directories)
+Continues until the file END exists, and prints the successful attacks.
 """
 
 import array
@@ -11,7 +11,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 
@@ -41,7 +40,7 @@ def tricks(directory: Path, victim: str, number: int) -> list:
 
 def main() -> None:
     """Try all attacks repeatedly."""
-    end, victim, directories = time.monotonic() + float(sys.argv[1]), sys.argv[2], [Path(name) for name in sys.argv[3:]]
+    end, victim, directories = Path(sys.argv[1]), sys.argv[2], [Path(name) for name in sys.argv[3:]]
     (Path.home() / "prize").mkdir(exist_ok=True)
     held = [hang(directory / f"user-{os.getuid()}") for directory in directories]
     print(f"holds {len(held)}", flush=True)
@@ -54,7 +53,7 @@ def main() -> None:
                     won.add(f"trick {trick} in {directory}")
                 except OSError:
                     pass
-        if time.monotonic() > end:
+        if end.exists():
             break
     print("\n".join(sorted(won)) or "won nothing", flush=True)
 

@@ -5,6 +5,7 @@
 """
 Query Prometheus on this machine with each expression of the boards, until each one has data.
 
+Usage: boards.py SECONDS (how long to wait for data: rates need two readings).
 An expression that shows only faults, such as mounts that are missing, is also queried without its last comparison.
 """
 
@@ -22,7 +23,7 @@ from pathlib import Path
 
 API = "http://127.0.0.1:9090/api/v1/query?query="
 BOARDS = Path("/var/lib/gpucluster-grafana")
-SECONDS = 300  # until each expression has data: rates need two readings
+PATIENCE = int(sys.argv[1])
 _FAULTS_ONLY = re.compile(r" (?:==|!=|>) [0-9.]+$")
 _LABEL_VALUES = re.compile(r"label_values\((.*), (\w+)\)")
 
@@ -31,7 +32,7 @@ def answer(query: str) -> list[dict[str, t.Any]]:
     """Return the series that answer a query. Raise SystemExit for a query that Prometheus rejects."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(API + urllib.parse.quote(query), timeout=20) as page:
+        with opener.open(API + urllib.parse.quote(query), timeout=PATIENCE) as page:
             found: list[dict[str, t.Any]] = json.load(page)["data"]["result"]
     except OSError as exc:
         raise SystemExit(f"{query}: {exc}") from exc
@@ -71,7 +72,7 @@ def empty(board: dict[str, t.Any]) -> list[str]:
 def main() -> int:
     """Print the expressions without data, and return 1 if there are some, or if there are no boards."""
     boards = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(BOARDS.glob("*.json"))]
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE
     while (left := [line for board in boards for line in empty(board)]) and time.monotonic() < deadline:
         time.sleep(5)
     number = sum(len(panel["targets"]) for board in boards for panel in board["panels"])

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Measures reads and writes of one file over NFS with fio, in MB/s, on a plain mount and on the mount of the role.
 # An emulated machine transfers tens of MB/s, so a delay simulates a fast network. 20 ms at 30 MB/s are 0.6 MB in
-# flight, and 0.2 ms at 100 Gbit/s (Ethernet) are 2.5 MB. Usage: benchmark.sh MOUNTPOINT SOURCE
+# flight, and 0.2 ms at 100 Gbit/s (Ethernet) are 2.5 MB. Usage: patience=SECONDS benchmark.sh MOUNTPOINT SOURCE
 set -euo pipefail
 path=$1 source=$2
 delay=20ms size=${BENCHMARK_MB:-16}m
 mounts=(/home /shared)
 
 automounts() { for mount in "${mounts[@]}"; do systemctl "$1" "$(systemd-escape --path --suffix=automount "$mount")"; done; }
-soon() { timeout -k 5 120 "$@"; }
+soon() { timeout -k 5 "$patience" "$@"; }
 restore() {
   tc qdisc del dev eth1 root
   soon umount /mnt/plain 2>/dev/null || true

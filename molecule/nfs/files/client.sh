@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the client, one part per call. Usage: client.sh uses|fills|scratches|holds|writes|ends|sits|rises|boots|loses
+# Tests the client, one part per call. Usage: patience=SECONDS client.sh uses|fills|scratches|holds|writes|ends|sits|rises|boots|loses
 # Each access to a mount has a time limit, because a hard mount waits forever.
 set -euo pipefail
 
@@ -8,7 +8,7 @@ is() { # WHAT FOUND PATTERN
   # shellcheck disable=SC2053  # a pattern
   [[ $2 == $3 ]] || { echo "wanted: $3" && exit 1; }
 }
-soon() { timeout -k 5 120 "$@"; }
+soon() { timeout -k 5 "$patience" "$@"; }
 as_alice=(setpriv --reuid=1000 --regid=100 --clear-groups)
 alice() { soon "${as_alice[@]}" "$@"; }
 options() { findmnt --noheadings --output OPTIONS --types nfs4 "$1"; }
@@ -53,7 +53,7 @@ writes() {
     import fcntl, time
     stream = open("/shared/free", "a")
     fcntl.lockf(stream, fcntl.LOCK_EX)
-    time.sleep(3600)'
+    time.sleep(86400)' # work: holds the lock
   stays writer "${as_alice[@]}" sh -euc 'n=0
     while [ ! -e /run/enough ]; do n=$((n + 1)); echo $n >> /shared/numbers; done
     echo $n > /shared/written'
@@ -62,7 +62,7 @@ writes() {
 
 # Waits until another number is on the server.
 grows() {
-  timeout -k 5 240 sh -euc 'size() { stat --format=%s /shared/numbers 2>/dev/null || echo 0; }
+  timeout -k 5 "$patience" sh -euc 'size() { stat --format=%s /shared/numbers 2>/dev/null || echo 0; }
     before=$(size); while [ "$(size)" -le "$before" ]; do sleep 0.5; done'
   echo 'the writer goes on'
 }
@@ -70,13 +70,13 @@ grows() {
 ends() {
   grows
   touch /run/enough
-  timeout -k 5 240 sh -c 'while systemctl is-active --quiet writer; do sleep 0.5; done'
+  timeout -k 5 "$patience" sh -c 'while systemctl is-active --quiet writer; do sleep 0.5; done'
   is 'numbers written' "$(soon cat /shared/written)" '[1-9]*'
 }
 
 lets_go() { systemctl stop holder; }
 
-sits() { stays sitter --working-directory=/shared sleep 3600; }
+sits() { stays sitter --working-directory=/shared sleep infinity; }
 
 rises() {
   is 'options in use' "$(options /shared)" '*noexec*nconnect=8*'

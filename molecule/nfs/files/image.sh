@@ -62,7 +62,7 @@ customize() {
 #!/bin/sh
 # Cheaper than a daemon: on a busy host an emulated one misses its own start timeout.
 modprobe virtio_net
-until [ -e /sys/class/net/eth0 ] && [ -e /sys/class/net/eth1 ]; do sleep 0.1; done
+until [ -e /sys/class/net/eth0 ] && [ -e /sys/class/net/eth1 ]; do sleep 0.1; done # work: ends with the boot
 ip address add 10.0.2.15/24 dev eth0
 ip address add "10.77.0.$(hostname | tr -dc 0-9)/24" dev eth1
 ip link set eth0 up

@@ -24,7 +24,7 @@ install_packages() {
 # A guest may hang although /dev/kvm can be opened. KVM is used only if a kernel starts its first program.
 kvm_boots() {
   [ -w /dev/kvm ] || return 1
-  timeout --kill-after=2 10 qemu-system-x86_64 -M q35 -accel kvm -cpu host -m 512 -nodefaults -display none -no-reboot \
+  timeout --kill-after=2 $((20 * ${GPUCLUSTER_TEST_PATIENCE:-1})) qemu-system-x86_64 -M q35 -accel kvm -cpu host -m 512 -nodefaults -display none -no-reboot \
     -kernel "$1/kernel" -initrd "$1/initrd" -append 'console=ttyS0 panic=-1 root=/dev/none' -serial stdio 2>/dev/null </dev/null |
     grep -q --max-count=1 'Run /init as init process'
 }
@@ -47,8 +47,8 @@ start() {
     [ -f "$work/$name$disk" ] || truncate --size=320M "$work/$name$disk"
     drives+=(-drive "file=$work/$name$disk,if=none,id=$disk,format=raw,cache=unsafe" -device "$kind,drive=$disk,serial=lab$number$disk")
   done
-  # The scenario takes less than an hour. After that, a forgotten machine stops automatically.
-  setsid timeout 3600 qemu-system-x86_64 -name "$name" -M q35 "${accel[@]}" -smp 1,maxcpus=2 -m 768 -nodefaults -no-user-config -display none \
+  # The scenario takes less than an hour. Long after that, a forgotten machine stops automatically.
+  setsid timeout $((7200 * ${GPUCLUSTER_TEST_PATIENCE:-1})) qemu-system-x86_64 -name "$name" -M q35 "${accel[@]}" -smp 1,maxcpus=2 -m 768 -nodefaults -no-user-config -display none \
     -kernel "$image/kernel" -initrd "$image/initrd" \
     -append "root=/dev/vda rw console=ttyS0 quiet systemd.hostname=$name systemd.show_status=0 net.ifnames=0 mitigations=off apparmor=0 audit=0" \
     -serial "file:$work/$name.console" -pidfile "$work/$name.pid" \
@@ -68,7 +68,7 @@ stop() {
   pid=$(cat "$file")
   if tr '\0' ' ' < "/proc/$pid/cmdline" 2>/dev/null | grep -q "qemu.* -name $1 .*$work/"; then
     kill "$pid"
-    while [ -d "/proc/$pid" ]; do sleep 0.2; done
+    while [ -d "/proc/$pid" ]; do sleep 0.2; done # work: nothing survives SIGTERM here
   fi
   rm -f "$file"
 }

@@ -23,4 +23,5 @@ if kill.exists():
 route = re.search(r"^\S+\t00000000\t(\w{8})", Path("/proc/net/route").read_text(encoding="ascii"), re.MULTILINE)
 gateway = ".".join(str(int(route[1][at : at + 2], 16)) for at in (6, 4, 2, 0))
 request = urllib.request.Request(f"http://{gateway}:8700/{sys.argv[1]}", data=sys.stdin.buffer.read() or b"null")
-print(urllib.request.urlopen(request, timeout=100).read().decode())  # noqa: S310
+# bound: elastic.sh has the patience
+print(urllib.request.urlopen(request, timeout=900).read().decode())  # noqa: S310
