@@ -26,7 +26,7 @@ def play(folder: Path, hosts: dict[str, t.Any], variables: dict[str, t.Any], **o
     (folder / "play.json").write_text(json.dumps(plays), encoding="utf-8")
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.json", "play.json"]
 
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
 
