@@ -148,31 +148,37 @@ class Lanes:
 
     def run(self, parts: Sequence[Part], fits: Callable[[Part], bool]) -> list[str]:
         """Run all parts that fit when their turn comes; return the names of the others."""
-        queue, left = collections.deque(parts), list[str]()
-        lanes = [threading.Thread(target=self._lane, args=[lane, queue, fits, left]) for lane in range(LANES)]
-        for lane in lanes:
-            lane.start()
-        for lane in lanes:
+        queue, left, ended = collections.deque(parts), list[str](), threading.Semaphore(0)
+
+        def lane(number: int) -> None:
+            with contextlib.ExitStack() as at_end:
+                at_end.callback(ended.release)
+                while queue:
+                    self._turn(queue, number, fits, left)
+
+        for number in range(LANES):
+            threading.Thread(target=lane, args=[number]).start()
+        running = LANES
+        while running:
+            # Not join(): after an interruption, Python 3.11 takes a thread that runs for one that has ended.
             try:
-                lane.join()
+                running -= ended.acquire()
             except KeyboardInterrupt:
                 self._machine.stop()
-                lane.join()
         return left
 
-    def _lane(self, lane: int, queue: collections.deque[Part], fits: Callable[[Part], bool], left: list[str]) -> None:
-        while True:
-            try:
-                part = queue.popleft()
-            except IndexError:
-                return
-            try:
-                if fits(part):
-                    self.results.append(self._part(part, lane))
-                else:
-                    left.append(part.name)
-            except StoppedError:
-                self.stopped.append(part.name)
+    def _turn(self, queue: collections.deque[Part], lane: int, fits: Callable[[Part], bool], left: list[str]) -> None:
+        try:
+            part = queue.popleft()
+        except IndexError:
+            return
+        try:
+            if fits(part):
+                self.results.append(self._part(part, lane))
+            else:
+                left.append(part.name)
+        except StoppedError:
+            self.stopped.append(part.name)
 
     def _part(self, part: Part, lane: int) -> Result:
         log, flaky, begin = self._logs / f"{part.name}.log", "", self._machine.seconds()

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS
+
 CHECKOUT = Path(__file__).parents[3]
 LINES = """\
 site.yml, 4 nodes: nothing changed
@@ -22,6 +24,6 @@ remove one node, 4 nodes: nothing changed but control and gpu1
 def test_no_run_fails_or_changes_a_finished_node() -> None:
     command = [sys.executable, "tests/benchmark/fleet.py", "--prove", "-n", "4"]
 
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=3600, check=False)
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=HANGS * 5, check=False)
 
     assert (done.stdout, done.stderr, done.returncode) == (LINES, "", 0), f"{done.stderr}\n{done.stdout}"

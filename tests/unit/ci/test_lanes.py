@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.tests.patience import wait_until
 from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import ci_program
 
 lanes = ci_program("lanes")
@@ -118,37 +119,41 @@ def test_a_part_that_does_not_fit_is_returned(desk: Desk) -> None:
 
 
 def test_the_steps_of_molecule_are_told_as_they_begin(desk: Desk) -> None:
-    desk.run(
-        desk.part("site", r"printf 'INFO     [site > verify] Executing\n'; mkfifo end; echo > end & sleep 0; cat end")
-    )
+    desk.run(desk.part("site", r"printf 'INFO     [site > verify] Executing\n'"))
 
     assert [line.partition(" (")[0] for line in desk.said][:2] == ["== site: begins", "   site: verify"]
 
 
 def test_at_the_limit_a_command_ends_with_what_it_started_and_the_log_says_so(desk: Desk) -> None:
-    desk.machine = lanes.Machine(0.5)
+    desk.machine = lanes.Machine(1)  # fault: hangs
     desk.run(
-        desk.part("hangs", "sleep 1000 & echo $! > pid; wait"),
-        desk.part("late", "sleep 1000", "true"),
+        desk.part("hangs", "tail -f /dev/null & echo $! > pid; wait"),
+        desk.part("late", "tail -f /dev/null", "true"),
         desk.part("later", "true"),
     )
 
     assert desk.ended()["hangs"] == (False, "")
     assert "Stopped after" in (desk.folder / "hangs.log").read_text("utf-8")
-    assert state((desk.folder / "pid").read_text("utf-8").strip()) in ("", "Z")
+    pid = (desk.folder / "pid").read_text("utf-8").strip()
+    wait_until("its end", lambda: state(pid) in ("", "Z"), lambda: state(pid))
     assert desk.lanes.stopped == ["later"]
 
 
 def test_an_interruption_ends_all_commands_and_starts_no_other(desk: Desk) -> None:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
-    timer.start()
+    started = desk.folder / "started.a", desk.folder / "started.b"
+
+    def interrupt() -> None:
+        wait_until("both commands", lambda: all(path.exists() for path in started))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=interrupt).start()
     try:
-        desk.run(desk.part("a", "sleep 1000"), desk.part("b", "sleep 1000"), desk.part("c", "touch started"))
+        desk.run(*(desk.part(name, f"touch started.{name}; tail -f /dev/null") for name in "abc"))
     finally:
         signal.signal(signal.SIGTERM, before)
 
-    assert not (desk.folder / "started").exists()
+    assert not (desk.folder / "started.c").exists()
     assert sorted(desk.lanes.stopped + [name for name, (passed, _) in desk.ended().items() if not passed]) == [
         "a",
         "b",
