@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import actions, keys
 from ansible_collections.hpcai.gpucluster.tests.patience import cheap
+from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
 CONF = """
 ClusterName=lab
@@ -191,10 +192,25 @@ def test_a_file_without_a_rule_is_refused() -> None:
 
 
 @pytest.mark.parametrize("file", ["slurm.conf", "cgroup.conf", "gres.conf", "mpi.conf", "slurmdbd.conf"])
-def test_every_rule_is_about_a_key_that_slurm_reads(file: str) -> None:
+def test_each_key_that_slurm_reads_has_an_action_and_no_other(file: str) -> None:
     known = {key.name for key in keys.table(file).values()}
+    special, plain = actions.rules()[file]["keys"], actions.rules()[file]["default_keys"]
+    where = f"{place('plugins/plugin_utils/_slurm/actions.yml', f'{file}:')}, {file}"
+    told = place("plugins/plugin_utils/_slurm/keys.yml", f"{file}:")
 
-    assert set(actions.rules()[file]["keys"]) <= known
+    expect_none(
+        [
+            f"{where}: add `{key}` of {told} ({file}): to the list default_keys if {actions.rules()[file]['default']} "
+            f"applies a change, or to keys as `{key}: {{restart: [slurmctld, slurmd]}}`, with its source"
+            for key in sorted(known - {*special, *plain})
+        ]
+        + [
+            f"{where}: remove `{key}`, or add `{key}: TYPE` to {told} ({file})"
+            for key in sorted({*special, *plain} - known)
+        ]
+        + [f"{where}: remove `{key}` from default_keys, it stands in keys" for key in sorted({*special} & {*plain})]
+        + [f"{where}: remove one `{key}`" for key in sorted({key for key in plain if plain.count(key) > 1})]
+    )
 
 
 def test_no_rule_stops_a_daemon() -> None:
