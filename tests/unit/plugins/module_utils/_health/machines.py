@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.nccl_topology import nccl_topology
@@ -267,6 +268,28 @@ def age(machine: FakeMachine, dice: random.Random) -> None:
             machine.files[name] = f"{int(machine.files[name]) + dice.randint(0, 1)}\n"
     meminfo = int(machine.files["/proc/meminfo"].split()[1])
     machine.files["/proc/meminfo"] = f"MemTotal:       {meminfo} kB\nMemFree:          {dice.randint(0, meminfo)} kB\n"
+
+
+# The size on which every check has something to judge, but for those that nothing expects without a parameter.
+COMPLETE = "standard_nd96isr_h100_v5"
+IDLE = {"raid"}
+
+
+@functools.cache
+def unprepared() -> dict[str, str]:
+    """
+    Return the checks for which a healthy machine is not prepared, with their verdicts.
+
+    One test fails for them and says what to add. The tests of all sizes leave them out, so that they do not repeat it.
+    """
+    found = judge(healthy(COMPLETE), expectations(COMPLETE))
+    right = {name: "not applicable" if name in IDLE else "healthy" for name in found}
+    return {name: verdict.line() for name, verdict in found.items() if verdict.status != right[name]}
+
+
+def prepared(config: dict[str, t.Any]) -> list[str]:
+    """Return the fast checks without those for which a healthy machine is not prepared."""
+    return [name for name in config["sets"]["fast"] if name not in unprepared()]
 
 
 def judge(

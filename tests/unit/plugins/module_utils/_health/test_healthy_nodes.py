@@ -9,19 +9,33 @@ import functools
 import json
 import random
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.verdict import worst
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import nvlink
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
+from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
 ROUNDS = 1000
+MACHINES = "tests/unit/plugins/module_utils/_health/machines.py"
+
+
+def test_a_healthy_machine_has_what_every_check_reads() -> None:
+    files, idle = place(MACHINES, "def files("), place(MACHINES, "IDLE = ")
+
+    expect_none(
+        f"{line}. {files}: add to files() what `{name}` reads on a healthy machine, or its tool to healthy(). "
+        f"If nothing is expected of a machine without a parameter, add {name!r} to IDLE ({idle})"
+        for name, line in machines.unprepared().items()
+    )
 
 
 @pytest.mark.parametrize("size", machines.SIZES)
 def test_thousand_rounds_on_a_healthy_node_drain_nothing(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = machines.expectations(size)
+    names = machines.prepared(config)
     machine = machines.healthy(size)
     t.cast("machines.Smi", machine.tools["nvidia-smi"]).remember = True
     monkeypatch.setattr(nvlink, "parse", functools.lru_cache(nvlink.parse))
@@ -31,7 +45,7 @@ def test_thousand_rounds_on_a_healthy_node_drain_nothing(size: str, monkeypatch:
     bad = []
     for number in range(ROUNDS):
         machines.age(machine, dice)
-        verdicts = machines.judge(machine, config, remembered)
+        verdicts = machines.judge(machine, config, remembered, names)
         bad += [
             (number, verdict.line())
             for verdict in verdicts.values()
@@ -50,12 +64,13 @@ _KEYS = {"clocks": "clocks", "pcie": "pcie_generation"}
 @pytest.mark.parametrize("size", machines.SIZES)
 def test_every_check_that_applies_was_really_run(size: str) -> None:
     hardware = machines.record(size)
-    verdicts = machines.judge(machines.healthy(size), machines.expectations(size))
+    config = machines.expectations(size)
+    verdicts = machines.judge(machines.healthy(size), config, names=machines.prepared(config))
 
     # The program's exit status is 0, although a node without adapters, drives or arrays has nothing to judge there.
     assert worst(verdict.status for verdict in verdicts.values()) == "healthy"
     idle = {name for name, verdict in verdicts.items() if verdict.status == "not applicable"}
-    expected = {"raid"}
+    expected = machines.IDLE & set(verdicts)
     if not hardware["gpus"]["count"]:
         expected |= {name for name in verdicts if name.startswith(("gpu_", "nvlink"))}
     if not str(hardware["gpus"].get("model")).startswith(("H", "B", "GB")):  # Ampere and older report no fabric
@@ -69,4 +84,9 @@ def test_every_check_that_applies_was_really_run(size: str) -> None:
         expected |= {"nccl_topology"}
     if not hardware["nvme"]["count"]:
         expected |= {"nvme"}
-    assert idle == expected
+    wrong = ("is not applicable, but should be judged", "is judged, but nothing should be expected")
+    expect_none(
+        f"{name} {wrong[name in expected]} on {size}: correct the check, or add the rule of its hardware to "
+        f"{place(Path(__file__), 'def test_every_check_that_applies')}"
+        for name in sorted(idle ^ expected)
+    )

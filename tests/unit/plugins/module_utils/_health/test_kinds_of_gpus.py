@@ -39,7 +39,7 @@ def test_a_divided_node_stays_in_service_and_takes_jobs() -> None:
     remembered: dict[str, dict[str, t.Any]] = {}
     for _round in range(5):
         machine.clock += 300
-        verdicts = machines.judge(machine, config, remembered)
+        verdicts = machines.judge(machine, config, remembered, machines.prepared(config))
 
     assert worst(verdict.status for verdict in verdicts.values()) == "healthy"
     for name in ("gpu_remap", "nvlink", "nvlink_errors"):
