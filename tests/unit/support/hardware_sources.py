@@ -12,9 +12,8 @@ import yaml
 
 Record = dict[str, t.Any]
 
-SIZES: dict[str, Record] = yaml.safe_load(
-    (Path(__file__).parents[1] / "fixtures/hardware/sources.yml").read_text(encoding="utf-8")
-)
+PATH = Path(__file__).parents[1] / "fixtures/hardware/sources.yml"
+SIZES: dict[str, Record] = yaml.safe_load(PATH.read_text(encoding="utf-8"))
 _METRICS = {
     "copy": ("host_to_device_gbps", "device_to_host_gbps"),
     "busbw": ("nccl_allreduce_busbw_gbps",),
@@ -23,15 +22,16 @@ _METRICS = {
 }
 
 
-def differences(record: Record) -> list[str]:
-    """Return the paths at which a record is not what its sources say, or that no source covers."""
+def differences(record: Record) -> dict[str, tuple[t.Any, t.Any]]:
+    """Return by path what a record says and what its sources say, where both differ; None is nothing."""
     wanted = dict(_leaves(called_for(SIZES[record["name"]]), ""))
     found = {
         path: value
         for path, value in _leaves(record, "")
         if not path.startswith((".name", ".environment.", ".nccl.environment", ".nccl.max_message_gib"))
     }
-    return sorted(path for path in {*wanted, *found} if wanted.get(path) != found.get(path))
+    both = {path: (found.get(path), wanted.get(path)) for path in sorted({*wanted, *found})}
+    return {path: (one, other) for path, (one, other) in both.items() if one != other}
 
 
 def called_for(size: Record) -> Record:
