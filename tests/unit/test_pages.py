@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("roles/*/README.md")])
 PAGES = [page for page in PAGES if page.name != "CHANGELOG.md"]
@@ -31,12 +33,41 @@ def test_files_exist(page: Path) -> None:
     found = _PATH.findall(page.read_text(encoding="utf-8"))
     named = {name for name in found if not any(word in name for word in _EXAMPLES)}
 
-    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+    expect_none(
+        f"{place(page, f'`{name}')}: `{name}` does not exist: correct the path, or add the file"
+        for name in sorted(named)
+        if not (ROOT / name).exists()
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in _LINK.findall(page.read_text(encoding="utf-8")):
         other = (page.parent / target).resolve() if target else page
-        assert other.exists(), target
-        assert not anchor or anchor in _anchors(other), f"{target}{anchor}"
+        where = place(page, f"]({target}{anchor})")
+        assert other.exists(), f"{where}: {target} does not exist: correct the link, or add the file"
+        known = not anchor or anchor in _anchors(other)
+        assert known, f"{where}: {place(other)} has no heading {anchor}: correct the link, or add the heading"
+
+
+def test_each_page_is_in_the_list_of_the_readme() -> None:
+    listed = (ROOT / "README.md").read_text(encoding="utf-8").rpartition("\nDocumentation:")[2]
+
+    expect_none(
+        f"{place('README.md', 'Documentation:')}, list Documentation: add `[{page.stem}](docs/{page.name}) ·`"
+        for page in sorted((ROOT / "docs").glob("*.md"))
+        if f"](docs/{page.name})" not in listed
+    )
+
+
+def test_each_playbook_is_named_in_a_page_or_is_a_part_of_another() -> None:
+    pages = [page for page in PAGES if page.parent in (ROOT, ROOT / "docs")]
+    callers = [*(ROOT / "playbooks").rglob("*"), *(ROOT / "scripts").rglob("*")]
+    users = [path for path in callers if path.is_file()]
+    texts = {path: path.read_text(encoding="utf-8") for path in [*pages, *users]}
+
+    expect_none(
+        f"{place('README.md', '| playbooks |')}, table playbooks: add the row  | `{path.name}` | what it does |"
+        for path in sorted((ROOT / "playbooks").glob("*.yml"))
+        if not any(re.search(rf"\b{path.name}\b", text) for other, text in texts.items() if other != path)
+    )

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.hpcai.gpucluster.tests.unit.support.places import place
+
 ROOT = Path(__file__).parents[3]
 PLUGINS = sorted((ROOT / "plugins").rglob("*.py"))
 # Plays of the control node, and the playbooks that only measure: their jobs have time limits.
 UNBOUNDED = {"check_input", "groups", "lab_up", "lab_down", "lab_fault", "check", "validate", "pinning"}
 PLAYS = [
-    pytest.param(play, id=f"{path.stem}: {play['name']}")
+    pytest.param(path, play, id=f"{path.stem}: {play['name']}")
     for path in sorted([*ROOT.glob("playbooks/*.yml"), *ROOT.glob("playbooks/parts/*.yml")])
     if path.stem not in UNBOUNDED
     for play in yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -32,18 +34,21 @@ def test_a_plugin_starts_programs_by_the_bounded_runner_only(path: Path) -> None
     # The second shows the lines of a playbook as they come, and has a time limit of its own.
     if path.name in ("bounded_run.py", "playbook_for_hosts.py"):
         return
-    assert not re.search(r"\b(subprocess\.|Popen|os\.system|os\.popen)", text)
+    found = re.search(r"\b(subprocess\.|Popen|os\.system|os\.popen)", text)
+    assert not found, f"{place(path, found[0])}: start programs by plugins/module_utils/_system/bounded_run.py"
     # timeout(1) bounds what is not started by that runner.
     for call in re.findall(r"run_command[^(]*\(\s*(.{0,30})", text, re.DOTALL):
-        assert call.startswith('["timeout", "--kill-after='), call
+        bounded = call.startswith('["timeout", "--kill-after=')
+        assert bounded, f"{place(path, call.splitlines()[0])}: begin the command with timeout --kill-after=, not {call}"
 
 
-@pytest.mark.parametrize("play", PLAYS)
-def test_a_task_ends(play: dict[str, t.Any]) -> None:
-    match = re.fullmatch(r"\{\{ gpucluster_task_seconds \| default\((\d+)\) \}\}", play["timeout"])
+@pytest.mark.parametrize(("path", "play"), PLAYS)
+def test_a_task_ends(path: Path, play: dict[str, t.Any]) -> None:
+    match = re.fullmatch(r"\{\{ gpucluster_task_seconds \| default\((\d+)\) \}\}", str(play.get("timeout")))
 
-    assert match
-    assert int(match.group(1)) in (1800, 14400)
+    line = '`timeout: "{{ gpucluster_task_seconds | default(1800) }}"`, or 14400 for what takes hours'
+    seconds = int(match[1]) if match else 0
+    assert seconds in (1800, 14400), f"{place(path, play['name'])}: add to the play {line}"
 
 
 @pytest.mark.parametrize("where", SETTINGS)

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
+
 ROOT = Path(__file__).parents[3]
 FILTERS = sorted((ROOT / "plugins/filter").glob("*.py"))
 MODULES = sorted((ROOT / "plugins/modules").glob("*.py"))
@@ -49,7 +51,11 @@ def _described(values: t.Mapping[str, t.Any], parts: str) -> t.Iterator[str]:
 def test_a_filter_is_used_by_a_role_or_a_playbook_or_described_for_users(path: Path) -> None:
     name = re.compile(rf"hpcai\.gpucluster\.{path.stem}\b")
 
-    assert any(map(name.search, [*USERS, *PAGES])) or any(f"`{path.stem}`" in text for text in PAGES)
+    used = any(map(name.search, [*USERS, *PAGES])) or any(f"`{path.stem}`" in text for text in PAGES)
+    assert used, (
+        f"{place(path)}: nothing uses the filter: call hpcai.gpucluster.{path.stem} in a role or a playbook, or "
+        f"describe `{path.stem}` in a page of docs/"
+    )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
@@ -58,18 +64,36 @@ def test_a_module_is_used_by_a_role_a_playbook_or_an_action(path: Path) -> None:
     code = [*(ROOT / "plugins/action").glob("*.py"), *(ROOT / "plugins/plugin_utils").rglob("*.py")]
     actions = [file.read_text(encoding="utf-8") for file in code]
 
-    assert any(map(name.search, [*USERS, *actions]))
+    used = any(map(name.search, [*USERS, *actions]))
+    assert used, f"{place(path)}: nothing uses the module: call hpcai.gpucluster.{path.stem} in a role or a playbook"
 
 
 @pytest.mark.parametrize("path", [*FILTERS, *MODULES], ids=lambda path: path.stem)
 def test_each_plugin_says_what_it_takes_and_returns(path: Path) -> None:
     texts = _texts(path)
+    where = place(path, "DOCUMENTATION =")
+    expect_none(
+        f'{where}: add {name} = r"""..."""' for name in ("DOCUMENTATION", "EXAMPLES", "RETURN") if name not in texts
+    )
     documentation, returned = (yaml.safe_load(texts[name]) for name in ("DOCUMENTATION", "RETURN"))
 
-    assert documentation["description"]
-    assert not list(_described(documentation.get("options") or {}, "suboptions"))
-    assert not list(_described(returned or {}, "contains"))
-    assert f"hpcai.gpucluster.{path.stem}" in texts["EXAMPLES"]
+    faults = [] if documentation.get("description") else [f"{where}: add description to DOCUMENTATION"]
+    if path in MODULES and "_attributes" not in str(documentation.get("extends_documentation_fragment")):
+        faults.append(
+            f"{where}: add the attributes to DOCUMENTATION: extends_documentation_fragment with a fragment of "
+            "plugins/doc_fragments/_attributes.py, such as hpcai.gpucluster._attributes.info_module"
+        )
+    for text, values, parts in (
+        ("DOCUMENTATION", documentation.get("options"), "suboptions"),
+        ("RETURN", returned, "contains"),
+    ):
+        for name in _described(values or {}, parts):
+            faults.append(
+                f"{place(path, f'{name.rpartition(chr(46))[2]}:')}: add description and type of {name} to {text}"
+            )
+    if f"hpcai.gpucluster.{path.stem}" not in texts["EXAMPLES"]:
+        faults.append(f"{place(path, 'EXAMPLES =')}: add an example that calls hpcai.gpucluster.{path.stem}")
+    expect_none(faults)
 
 
 @pytest.mark.parametrize("path", FILTERS, ids=lambda path: path.stem)
@@ -79,7 +103,7 @@ def test_no_filter_imports_another(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_a_module_that_only_reads_is_named_info(path: Path) -> None:
-    fragments = yaml.safe_load(_texts(path)["DOCUMENTATION"]).get("extends_documentation_fragment") or []
+    fragments = yaml.safe_load(_texts(path).get("DOCUMENTATION", "{}")).get("extends_documentation_fragment") or []
 
     # Those of this list fail for what they find, wait, measure, or run what they are given.
     asserts = (
@@ -88,14 +112,24 @@ def test_a_module_that_only_reads_is_named_info(path: Path) -> None:
         "validation_report",
     )
     reads = "hpcai.gpucluster._attributes.info_module" in fragments
-    assert not reads or path.stem.endswith("_info") or path.stem in asserts
+    named = path.stem.endswith("_info") or path.stem in asserts
+    assert not reads or named, (
+        f"{place(path, '_attributes.info_module')}: name the module {path.stem}_info, or add it to `asserts` in "
+        f"{place(Path(__file__), 'asserts = (')}"
+    )
 
 
-WITH_OPTIONS = [path for path in (*FILTERS, *MODULES) if yaml.safe_load(_texts(path)["DOCUMENTATION"]).get("options")]
+WITH_OPTIONS = [
+    path
+    for path in (*FILTERS, *MODULES)
+    if yaml.safe_load(_texts(path).get("DOCUMENTATION", "options: {unknown: {}}")).get("options")
+]
 
 
 @pytest.mark.parametrize("path", WITH_OPTIONS, ids=lambda path: path.stem)
 def test_what_has_options_has_unit_tests_by_its_name(path: Path) -> None:
     found = list((ROOT / "tests/unit/plugins").rglob(f"test_{path.stem}.py"))
 
-    assert any("def test_" in one.read_text(encoding="utf-8") for one in found)
+    wanted = f"tests/unit/plugins/{path.parent.name}/test_{path.stem}.py"
+    tested = any("def test_" in one.read_text(encoding="utf-8") for one in found)
+    assert tested, f"{place(path)} has options but no unit test: add {wanted}"

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import itertools
 import re
 import typing as t
 from pathlib import Path
 
 import pytest
+
+from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
 PLUGINS = Path(__file__).parents[3] / "plugins"
 COLLECTION = "ansible_collections.hpcai.gpucluster.plugins."
@@ -80,8 +83,8 @@ def _room(module: str) -> str:
     return ".".join(parts[:2]) if parts[0].endswith("_utils") else parts[0]
 
 
-def _imported(path: Path) -> t.Iterator[str]:
-    """Yield what a file imports of the collection's plugins, with what only type checkers import."""
+def _imported(path: Path) -> t.Iterator[tuple[str, int]]:
+    """Yield what a file imports of the collection's plugins, with its line, also what only type checkers import."""
     here = path.relative_to(PLUGINS).with_suffix("").parts
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -92,46 +95,81 @@ def _imported(path: Path) -> t.Iterator[str]:
             names = [f"{base}.{alias.name}" for alias in node.names]
         else:
             continue
-        yield from (name[len(COLLECTION) :] for name in names if name.startswith(COLLECTION))
+        yield from ((name[len(COLLECTION) :], node.lineno) for name in names if name.startswith(COLLECTION))
 
 
-def _arrows() -> dict[str, set[str]]:
-    """Return by package those that it imports."""
-    found: dict[str, set[str]] = {}
+def _arrows() -> dict[str, dict[str, str]]:
+    """Return by package those that it imports, each with the first file and line that does."""
+    found: dict[str, dict[str, str]] = {}
     for path in sorted(PLUGINS.rglob("*.py")):
         room = _room(".".join(path.relative_to(PLUGINS).with_suffix("").parts))
-        found.setdefault(room, set()).update(_room(name) for name in _imported(path))
-        found[room].discard(room)
+        arrows = found.setdefault(room, {})
+        for name, line in _imported(path):
+            if _room(name) != room:
+                arrows.setdefault(_room(name), f"{place(path)}:{line}")
     return found
 
 
 ARROWS = _arrows()
 
 
+HERE = Path(__file__)
+
+
+def _allowed(room: str) -> tuple[set[str] | None, str]:
+    """Return what a package may import, and where that stands; None: the list does not have the package."""
+    kind, _dot, name = room.partition(".")
+    if kind in ("modules", "doc_fragments"):
+        return {arrow for arrow in ARROWS[room] if arrow.startswith("module_utils.")}, "only of module_utils"
+    if kind in PUBLIC:
+        return {arrow for arrow in ARROWS[room] if "_utils." in arrow}, "only of module_utils and plugin_utils"
+    table = "MODULE_ROOMS" if kind == "module_utils" else "PLUGIN_ROOMS"
+    rooms = MODULE_ROOMS if kind == "module_utils" else PLUGIN_ROOMS
+    if name not in rooms:
+        return None, table
+    where = f"""{place(HERE, f'"{name}": ')}, {table}["{name}"]"""
+    return {other if "." in other else f"{kind}.{other}" for other in rooms[name]}, where
+
+
 @pytest.mark.parametrize("room", sorted(ARROWS))
 def test_a_package_imports_what_it_may_and_no_more(room: str) -> None:
-    kind, _dot, name = room.partition(".")
+    allowed, where = _allowed(room)
+    if allowed is None:  # test_every_package_is_on_the_list fails for it
+        return
 
-    if kind in ("modules", "doc_fragments"):
-        assert {arrow.partition(".")[0] for arrow in ARROWS[room]} <= {"module_utils"}
-    elif kind in PUBLIC:
-        assert {arrow.partition(".")[0] for arrow in ARROWS[room]} <= {"module_utils", "plugin_utils"}
-    elif kind == "module_utils":
-        assert ARROWS[room] <= {f"module_utils.{other}" for other in MODULE_ROOMS[name]}
-    else:
-        allowed = {other if "." in other else f"plugin_utils.{other}" for other in PLUGIN_ROOMS[name]}
-        assert ARROWS[room] <= allowed
+    expect_none(
+        f"{line} imports {arrow}, which {room} must not: remove the import, or decide for it: add it to {where} and to "
+        "the map in docs/architecture.md"
+        for arrow, line in ARROWS[room].items()
+        if arrow not in allowed
+    )
 
 
 def test_there_is_no_circle() -> None:
-    assert list(graphlib.TopologicalSorter(ARROWS).static_order())
+    try:
+        assert list(graphlib.TopologicalSorter(ARROWS).static_order())
+    except graphlib.CycleError as exc:
+        circle = exc.args[1]
+        lines = [ARROWS[one][other] for other, one in itertools.pairwise(circle) if other in ARROWS[one]]
+        pytest.fail(f"packages import each other, {' -> '.join(circle)}: remove one of the imports {', '.join(lines)}")
 
 
 def test_every_package_is_on_the_list() -> None:
     found = {path.parent.relative_to(PLUGINS).as_posix() for path in PLUGINS.glob("*_utils/_*/__init__.py")}
+    tables = {"module_utils": ("MODULE_ROOMS", MODULE_ROOMS), "plugin_utils": ("PLUGIN_ROOMS", PLUGIN_ROOMS)}
+    listed = {f"{kind}/{name}" for kind, (_table, rooms) in tables.items() for name in rooms}
 
-    listed = {f"module_utils/{name}" for name in MODULE_ROOMS} | {f"plugin_utils/{name}" for name in PLUGIN_ROOMS}
-    assert found == listed
+    expect_none(
+        [
+            f'{place(HERE, f"{tables[kind][0]}:")}: add `"{name}": set()`, with what plugins/{kind}/{name} '
+            "may import, and add it to the map in docs/architecture.md"
+            for kind, name in (one.split("/") for one in sorted(found - listed))
+        ]
+        + [
+            f"""{place(HERE, f'"{name}":')}: remove `{name}` from {tables[kind][0]}, or add plugins/{kind}/{name}"""
+            for kind, name in (one.split("/") for one in sorted(listed - found))
+        ]
+    )
 
 
 @pytest.mark.parametrize("name", ["Runner", "Host"])
@@ -140,4 +178,5 @@ def test_what_all_packages_share_is_defined_once(name: str) -> None:
 
     found = [path for path in PLUGINS.rglob("*.py") if pattern.search(path.read_text(encoding="utf-8"))]
 
-    assert [path.parent.name for path in found] == ["_system"]
+    places = ", ".join(place(path, name) for path in found)
+    assert [path.parent.name for path in found] == ["_system"], f"define {name} once, in _system; it is in {places}"

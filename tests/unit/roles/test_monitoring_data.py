@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import gpu
+from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "roles/monitoring/files"
@@ -46,12 +47,22 @@ def expressions(board: Path) -> list[str]:
     return [*variables, *(target["expr"] for panel in data["panels"] for target in panel["targets"])]
 
 
+def _without_source(file: Path, used: set[str]) -> list[str]:
+    """Return what is to do about the series of a file that nothing serves."""
+    return [
+        f"{place(file, name)}: nothing serves the series {name}: correct the name, or add it to the names of its "
+        "exporter (tests/unit/fixtures/node_exporter/*/names.txt, SERIES of module_utils/_monitoring/gpu.py), or "
+        "as a row to the table of gpucluster_ series in docs/monitoring.md"
+        for name in sorted(used - sources())
+    ]
+
+
 @pytest.mark.parametrize("board", BOARDS, ids=lambda path: path.stem)
 def test_every_series_of_a_board_has_a_source(board: Path) -> None:
     used = set().union(*map(series, expressions(board)))
 
     assert used
-    assert used <= sources()
+    expect_none(_without_source(board, used))
 
 
 def test_there_are_four_boards_with_names_of_their_own() -> None:
@@ -65,23 +76,8 @@ def test_there_are_four_boards_with_names_of_their_own() -> None:
         assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))
-def test_an_alert_has_a_source_a_text_and_a_line_in_the_page(rule: dict[str, t.Any]) -> None:
-    assert series(rule["expr"])
-    assert series(rule["expr"]) <= sources()
-    assert rule["labels"]["severity"] in ("critical", "warning", "info")
-    assert {"summary", "action", "page"} == set(rule["annotations"])
-    assert f"`{rule['alert']}`" in PAGE.partition("## Alerts")[2]
-
-
-def test_each_alert_is_seen_to_fire_and_to_be_silent() -> None:
-    fired = set()
-    for one in TESTS:
-        before, after = one["promql_expr_test"]
-        assert before["exp_samples"] == []
-        fired |= {sample["labels"] for sample in after["exp_samples"]}
-
-    assert fired == {f'{{alertname="{rule["alert"]}"}}' for rule in RULES}
+ALERTS = FILES / "alerts.yml"
+ALERTS_TEST = ROOT / "molecule/monitoring/files/alerts_test.yml"
 
 
 def alternatives(expression: str) -> int:
@@ -90,14 +86,52 @@ def alternatives(expression: str) -> int:
     return len(re.split(r"\bor\b", expression)) + sum(len(found) - 1 for found in names)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))
-def test_each_alternative_of_an_alert_is_seen_to_fire(rule: dict[str, t.Any]) -> None:
-    own = [one for one in TESTS if rule["alert"] in one["promql_expr_test"][1]["exp_samples"][0]["labels"]]
-    planted = {str(one["input_series"]) for one in own}
-    used = set().union(*(series(text) for text in planted))
+def _lacks(rule: dict[str, t.Any]) -> t.Iterator[str]:
+    """Yield what an alert lacks, with the file and the line for it."""
+    name, used = str(rule["alert"]), series(rule["expr"])
+    here = f"{place(ALERTS, f'alert: {name}')}, alert {name}"
+    if not used:
+        yield f"{here}: expr reads no series that an exporter serves"
+    yield from _without_source(ALERTS, used)
+    if rule.get("labels", {}).get("severity") not in ("critical", "warning", "info"):
+        yield f"{here}: add `labels: {{severity: critical, warning or info}}`"
+    if set(rule.get("annotations", {})) != {"summary", "action", "page"}:
+        yield f"{here}: annotations must have summary, action and page, and no other"
+    if f"`{name}`" not in PAGE.partition("## Alerts")[2]:
+        yield f"{place('docs/monitoring.md', '| alert | fires if |')}: add the row  | `{name}` | what makes it fire |"
+    fired = [one for one in TESTS if name in one["promql_expr_test"][1]["exp_samples"][0]["labels"]]
+    planted = {str(one["input_series"]) for one in fired}
+    wanted = alternatives(rule["expr"])
+    if len(planted) < wanted:
+        yield (
+            f"{place(ALERTS_TEST, 'tests:')}: add a test `- name: {name}` in the form of the first one, "
+            f"with input_series that make it fire; it has {len(planted)}, and its expr can fire in {wanted} ways"
+        )
+    elif missing := used - set().union(*map(series, planted)):
+        yield f"{place(ALERTS_TEST, f'name: {name}')}: add to input_series: {', '.join(sorted(missing))}"
 
-    assert len(planted) >= alternatives(rule["expr"])
-    assert series(rule["expr"]) <= used
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))
+def test_an_alert_has_a_source_a_text_a_row_in_the_page_and_tests(rule: dict[str, t.Any]) -> None:
+    expect_none(_lacks(rule))
+
+
+def test_each_alert_is_seen_to_be_silent_and_then_to_fire() -> None:
+    known = {f'{{alertname="{rule["alert"]}"}}' for rule in RULES}
+    faults = []
+    for one in TESTS:
+        before, after = one["promql_expr_test"]
+        where = place(ALERTS_TEST, f"name: {one['name']}")
+        if before["exp_samples"]:
+            faults.append(f"{where}: the first exp_samples must be [], nothing fires before the fault")
+        faults += [
+            f"{where}: there is no alert {sample['labels']} in {place(ALERTS)}: remove the test, or correct the name"
+            for sample in after["exp_samples"]
+            if sample["labels"] not in known
+        ]
+
+    assert all(one["promql_expr_test"][1]["exp_samples"] for one in TESTS)
+    expect_none(faults)
 
 
 def test_a_series_without_a_source_is_found() -> None:
@@ -111,4 +145,9 @@ def test_the_page_lists_what_the_program_writes() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in Path(gpu.__file__).parent.glob("*.py"))
     written = set(re.findall(r'"(gpucluster_[a-z_]+)"', code))
 
-    assert written == {name for name in sources() if name.startswith("gpucluster_")}
+    listed = {name for name in sources() if name.startswith("gpucluster_")}
+    table = place("docs/monitoring.md", "| `gpucluster_")
+    expect_none(
+        [f"{table}: add a row `{name}` to this table" for name in sorted(written - listed)]
+        + [f"{place('docs/monitoring.md', f'`{name}')}: remove the row `{name}`" for name in sorted(listed - written)]
+    )

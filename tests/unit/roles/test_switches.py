@@ -10,6 +10,7 @@ place that reads a switch is rendered here, with the truth value and with its te
 
 from __future__ import annotations
 
+import re
 import typing as t
 from pathlib import Path
 
@@ -18,6 +19,8 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+
+from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
 ROLES = Path(__file__).parents[3] / "roles"
 TEXTS = {True: ("true", "yes", "1", "on"), False: ("false", "no", "0", "off")}
@@ -115,7 +118,8 @@ def _variables(role: Path) -> dict[str, t.Any]:
 def test_a_switch_in_words_does_what_its_truth_value_does(role: str, switch: str) -> None:
     variables = _variables(ROLES / role)
     places = _reading(ROLES / role, switch)
-    assert len(places) > 1, "a switch that nothing reads"
+    where = place(ROLES / role / "meta/argument_specs.yml", f"{switch}:")
+    assert len(places) > 1, f"{where}: nothing reads the switch `{switch}`: let a task read `__{switch}`, or remove it"
 
     def rendered(text: str, value: t.Any) -> t.Any:
         templar = Templar(loader=DataLoader(), variables={**variables, switch: value})
@@ -131,11 +135,30 @@ def test_a_switch_in_words_does_what_its_truth_value_does(role: str, switch: str
 
 @pytest.mark.parametrize(("role", "switch"), ALL)
 def test_a_switch_is_converted_once(role: str, switch: str) -> None:
-    assert _load(ROLES / role / "vars/main.yml")[f"__{switch}"] == f"{{{{ {switch} | bool }}}}"
+    wanted, own = f"{{{{ {switch} | bool }}}}", ROLES / role / "vars/main.yml"
+    found = _load(own).get(f"__{switch}")
+    assert found == wanted, f'{place(own, f"__{switch}:")}: write `__{switch}: "{wanted}"`'
 
     raw = [text for text in _places(ROLES / role) if switch in _reads(text)]
+    raw.remove(wanted)
 
-    assert raw == [f"{{{{ {switch} | bool }}}}"]
+    expect_none(f"roles/{role}: read `__{switch}` instead of `{switch}` in: {text}" for text in raw)
+
+
+@pytest.mark.parametrize("role", sorted(path.name for path in ROLES.iterdir() if path.is_dir()))
+def test_what_a_role_reads_by_its_own_prefix_is_an_input(role: str) -> None:
+    folder = ROLES / role
+    read = {name for text in _places(folder) for name in _reads(text) if name.startswith(f"{role}_")}
+    files = [path for path in sorted(folder.glob("[tdv]*/*")) if path.is_file()]
+    # Facts that the role sets for others.
+    facts = {name for name in read for path in files if re.search(rf"(?m)^ +{name}: ", path.read_text("utf-8"))}
+
+    expect_none(
+        f"{next(place(path, name) for path in files if name in path.read_text('utf-8'))} reads `{name}`: add it to "
+        f"roles/{role}/defaults/main.yml with a comment, and as an option (description, type, default) to "
+        f"roles/{role}/meta/argument_specs.yml; then run .ci/role_readmes.py {role}"
+        for name in sorted(read - {*facts, *_options(folder), *_load(folder / "defaults/main.yml")})
+    )
 
 
 @pytest.mark.parametrize(("role", "switch"), ALL)
