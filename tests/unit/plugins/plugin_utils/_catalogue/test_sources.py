@@ -39,10 +39,11 @@ def record(request: pytest.FixtureRequest) -> Record:
 
 def test_every_figure_is_that_of_its_sources(record: Record) -> None:
     name = record["name"]
+    file, entry = VM_SIZES / f"{name.lower()}.yml", place(hardware_sources.PATH, f"{name}:")
 
     expect_none(
-        f"{place(VM_SIZES / f'{name.lower()}.yml', path.split('.')[1])}: {path[1:]} is {found}, but the sources say "
-        f"{said}: correct it, or add its source to {place(hardware_sources.PATH, f'{name}:')}, entry `{name}`"
+        f"{place(file, path.split('.')[1])}: {path[1:]} is {found}, but the sources say "
+        f"{'nothing' if said is None else said}: correct it, or add its source to {entry}, entry `{name}`"
         for path, (found, said) in hardware_sources.differences(record).items()
     )
 

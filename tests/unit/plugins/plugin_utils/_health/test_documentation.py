@@ -37,7 +37,7 @@ def test_every_check_has_one_row_with_all_its_parameters() -> None:
         rows = _rows(name)
         if not rows:
             row = f"| `{name}` | what makes the node unhealthy | {', '.join(_parameters(name))} | source |"
-            faults.append(f"docs/health.md, a table of section Checks: add the row  {row}")
+            faults.append(f"{place(PAGE, '## Checks')}, a table of section Checks: add the row  {row}")
         elif len(rows) > 1:
             faults.append(f"{place(PAGE, rows[1])}: remove the second row of `{name}`, or merge both")
         else:
