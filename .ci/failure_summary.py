@@ -32,7 +32,9 @@ _DETAIL = re.compile(r"^    ((?:assertion|msg|stderr|stdout): +(?!''|\"\"|non-ze
 _CONTINUED = re.compile(r"^(?: {2}| {8} *)(\S.*)$")  # wrapped by Molecule or by YAML, or a line of a text block
 _NOT_RUN = re.compile(r"^ +msg: +['\"]?not run: (.+?)['\"]?$")
 _TEST_NOT_RUN = re.compile(r"^SKIPPED \[\d+\] \S+ not run: (.+)$")
-_TOOL_SAYS = re.compile(r"^(?:FAILED (?!- RETRYING)|ERROR |E  +|.*Idempotence test failed|\* )")
+# ruff, yamllint, mypy and ansible-lint name a file and a line; ansible-test writes ERROR in front of them.
+_PLACE = re.compile(r"^[\w./-]+\.\w+:\d+[: ]")
+_TOOL_SAYS = re.compile(r"^(?:FAILED (?!- RETRYING)|ERROR:? |E  +|.*Idempotence test failed|\* )")
 
 
 class Step:
@@ -63,7 +65,7 @@ class Step:
             self.causes += [f"  {match[1]}"] if self.causes else []
         elif line.startswith("...ignoring"):
             self.causes = []
-        elif _TOOL_SAYS.match(line):
+        elif _TOOL_SAYS.match(line) or (_PLACE.match(line) and not self.name.startswith("scenario ")):
             self.causes.append(line)
 
     def lines(self) -> Iterator[str]:

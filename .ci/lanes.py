@@ -13,10 +13,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import threading
 import time
+import traceback
 import typing as t
 
 import failure_summary
@@ -78,7 +80,7 @@ class Machine:
 
     def run(self, command: Command, log: Path, tell: Callable[[str], None]) -> int:
         """Run a command to its end, and tell the steps of Molecule as they begin. Raises StoppedError."""
-        if self._over():
+        if self.over():
             raise StoppedError
         with log.open("ab") as output:
             output.write(f"\n== {' '.join(command.words)} ({self.seconds()} s)\n".encode())
@@ -93,41 +95,54 @@ class Machine:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            with log.open(encoding="utf-8", errors="replace") as written:
-                written.seek(begin)
-                runs = True
-                while runs:
-                    runs = self._runs(process)
-                    for step in filter(None, map(failure_summary.executing, written)):
-                        tell(step)
-            if process.returncode and self._over():
+            try:
+                self._follow(process, log, begin, tell)
+            except BaseException:
+                # Nobody would end it: it has a session of its own.
+                _end(process)
+                raise
+            if process.returncode and self.over():
                 output.seek(0, os.SEEK_END)
-                output.write(
-                    f"\nStopped after {self.seconds()} s (GPUCLUSTER_TEST_SECONDS is {self._limit})\n".encode()
-                )
+                limit = "" if self._stopped else f": the tests may take {self._limit} s (GPUCLUSTER_TEST_SECONDS)"
+                output.write(f"\nStopped after {self.seconds()} s{limit}\n".encode())
         return process.returncode
 
     def stop(self) -> None:
         """End all commands, and start no other."""
         self._stopped = True
 
-    def _over(self) -> bool:
+    def over(self) -> bool:
+        """Return whether no command may start or go on."""
         return self._stopped or (self._limit is not None and self.seconds() >= self._limit)
+
+    def _follow(self, process: subprocess.Popen[bytes], log: Path, begin: int, tell: Callable[[str], None]) -> None:
+        with log.open(encoding="utf-8", errors="replace") as written:
+            written.seek(begin)
+            runs = True
+            while runs:
+                runs = self._runs(process)
+                for step in filter(None, map(failure_summary.executing, written)):
+                    tell(step)
 
     def _runs(self, process: subprocess.Popen[bytes]) -> bool:
         """Wait a second; return whether the command still runs. End it with all that it started if the time is over."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=1)
             return False
-        if not self._over():
-            return True
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=PATIENCE)
-                break
-        return False
+        if self.over():
+            _end(process)
+            return False
+        return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command with all that it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=PATIENCE)
+            return
 
 
 class Lanes:
@@ -143,6 +158,7 @@ class Lanes:
     ) -> None:
         """Take what speaks to the person, what names the files that a part applies, and what notes that it passed."""
         self._machine, self._logs, self._say, self._digest, self._prove = machine, logs, say, digest, prove
+        self._proving = threading.Lock()
         self.results: list[Result] = []
         self.stopped: list[str] = []
 
@@ -165,6 +181,8 @@ class Lanes:
                 running -= ended.acquire()
             except KeyboardInterrupt:
                 self._machine.stop()
+        known = {*left, *self.stopped, *(result.name for result in self.results)}
+        self.results += [Result(part.name, 0, failed=True) for part in parts if part.name not in known]
         return left
 
     def _turn(self, queue: collections.deque[Part], lane: int, fits: Callable[[Part], bool], left: list[str]) -> None:
@@ -179,22 +197,33 @@ class Lanes:
                 left.append(part.name)
         except StoppedError:
             self.stopped.append(part.name)
+        except Exception:
+            # A part that cannot be run has failed. The thread would end in silence.
+            self.results.append(Result(part.name, 0, failed=True))
+            with contextlib.suppress(OSError), (self._logs / f"{part.name}.log").open("a", encoding="utf-8") as log:
+                traceback.print_exc(file=log)
 
     def _part(self, part: Part, lane: int) -> Result:
+        if self._machine.over():
+            raise StoppedError
         log, flaky, begin = self._logs / f"{part.name}.log", "", self._machine.seconds()
         digest = self._digest(part.applies) if part.applies else ""
         self._say(f"== {part.name}: begins ({begin} s)")
         passed = self._once(part, lane, log)
-        if not passed and part.repeat:
+        if not passed and part.repeat and not self._machine.over():
             flaky = self._error(log)
             log.replace(log.with_suffix(".first.log"))
+            for command in part.commands(lane):
+                # Molecule remembers there what it has prepared.
+                shutil.rmtree(command.environment.get("MOLECULE_EPHEMERAL_DIRECTORY", ""), ignore_errors=True)
             begin = self._machine.seconds()
             self._say(f"== {part.name}: failed, and runs once more ({begin} s): {flaky}")
             passed = self._once(part, lane, log)
         seconds = self._machine.seconds() - begin
         # A file that was changed meanwhile was not tested.
         if passed and digest and digest == self._digest(part.applies):
-            self._prove(part, seconds, digest)
+            with self._proving:
+                self._prove(part, seconds, digest)
         self._say(f"== {part.name}: {'passed' if passed else 'FAILED'} after {seconds} s")
         return Result(part.name, seconds, failed=not passed, flaky=flaky if passed else "")
 

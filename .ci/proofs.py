@@ -60,10 +60,14 @@ class Proof(t.NamedTuple):
 
 
 def tracked(root: Path) -> list[str]:
-    """Return the files that git does not ignore, and that exist."""
+    """Return the files and links that git does not ignore, and that exist."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True, timeout=60)
-    return sorted({name for name in done.stdout.split("\0") if name and (root / name).is_file()})
+    return sorted({name for name in done.stdout.split("\0") if name and _there(root / name)})
+
+
+def _there(path: Path) -> bool:
+    return path.is_file() or path.is_symlink()
 
 
 class Tree:
@@ -80,9 +84,9 @@ class Tree:
         self._named: dict[str, frozenset[str]] = {}
 
     def of(self, scenario: str) -> set[str]:
-        """Return the files that a scenario applies; for what is none, all but pages."""
+        """Return the files that a scenario applies; for what is none, all."""
         if f"molecule/{scenario}" not in self._folders:
-            return {name for name in self._files if not name.startswith(("changelogs/", "docs/"))}
+            return set(self._files)
         found = {name for name in self._files if self._counts_for_all(name)} | self._folders[f"molecule/{scenario}"]
         left = list(found)
         while left:
@@ -94,7 +98,7 @@ class Tree:
     def digest(self, scenario: str) -> str:
         """Return the digest of the files that a scenario applies, with their names and modes."""
         lines = [
-            f"{name} {os.access(path, os.X_OK)} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+            f"{name} {os.access(path, os.X_OK)} {_checksum(path)}"
             for name in sorted(self.of(scenario))
             for path in [self._root / name]
         ]
@@ -105,7 +109,8 @@ class Tree:
 
     def _named_by(self, name: str) -> frozenset[str]:
         if name not in self._named:
-            text = (self._root / name).read_text(encoding="utf-8", errors="replace")
+            path = self._root / name
+            text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
             self._named[name] = frozenset(self._read(name, text))
         return self._named[name]
 
@@ -138,8 +143,10 @@ class Tree:
     def _paths(self, name: str, text: str) -> t.Iterator[str]:
         """Yield the files that paths name, relative to the file, to its scenario or playbooks, or to the root."""
         folder = posixpath.dirname(name)
-        starts = {folder, "/".join(folder.split("/")[:2]) if name.startswith("molecule/") else "playbooks", ""}
         tests = name.startswith(("molecule/", "tests/"))
+        # Ansible looks for files of a playbook in these directories.
+        places = {f"playbooks/{kind}" for kind in ("files", "tasks", "templates", "vars")}
+        starts = {folder, "", *({"/".join(folder.split("/")[:2])} if tests else {"playbooks", *places})}
         for word in set(_PATH.findall(text)):
             for path in {posixpath.normpath(posixpath.join(start, word)) for start in starts} - NOT_APPLIED:
                 role, area = re.match(r"roles/(\w+)/", path), re.match(r"(tests/\w+)/", path)
@@ -148,7 +155,7 @@ class Tree:
                     yield path
                     yield from self._role(role[1]) if role else ()
                     yield from self._folders[area[1]] if area and area[1] not in _WIDE else ()
-                elif tests and "/" in word:
+                elif "/" in word and (tests or path.startswith("tests/")):
                     yield from self._folders.get(path, set())
 
 
@@ -161,7 +168,8 @@ def _strings(data: t.Any) -> t.Iterator[str]:
     elif isinstance(data, dict):
         for key, value in data.items():
             yield str(key)
-            yield from _strings(value) if key not in _MESSAGES else ()
+            # A message with a template may read a file.
+            yield from _strings(value) if key not in _MESSAGES or "{{" in str(value) else ()
 
 
 def _of_plugin(text: str) -> tuple[set[str], set[str]]:
@@ -174,6 +182,16 @@ def _of_plugin(text: str) -> tuple[set[str], set[str]]:
             words = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
             packages |= {part for word in words for part in word.split(".")}
     return names, packages
+
+
+def _checksum(path: Path) -> str:
+    """Return the checksum of a file, or where a link leads; nothing if it was removed meanwhile."""
+    try:
+        if path.is_symlink():
+            return str(path.readlink())
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return ""
 
 
 def _parents(name: str) -> t.Iterator[str]:

@@ -9,10 +9,11 @@ The last screen says what passed, what failed, what did not run, and what was fl
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import typing as t
@@ -33,9 +34,9 @@ USAGE = """Usage: .ci/run [test | all | PART...]
   test       gates, unit tests, integration tests, and a cluster from nothing
   all        test, and everything else that {proved} does not have for these files
   PART...    these parts, proved or not: {names}"""
-LINT = ("style", "types", "lint", "sanity", "package")
-# A part that was never timed, and how much longer one takes beside other work.
-UNKNOWN_SECONDS = 600
+LINT = ("style", "types", "ansible-lint", "sanity", "package")
+# A part that was never timed may be the longest. And how much longer one takes beside other work.
+UNKNOWN_SECONDS = 1500
 SLOWER = 1.5
 
 
@@ -69,81 +70,121 @@ def expected(part: Part, known: Mapping[str, proofs.Proof]) -> float:
     return SLOWER * known[part.name].seconds if part.name in known else UNKNOWN_SECONDS
 
 
-def summary(results: Sequence[Result], not_run: Sequence[str], logs: Path, seconds: int) -> Iterator[str]:
-    """Yield what fits on one screen."""
-    failed = [result for result in results if result.failed]
-    for result in failed:
-        log = logs / f"{result.name}.log"
-        yield f"\n== {result.name} failed; its output is in {log}"
-        yield from failure_summary.summary([log.read_text(encoding="utf-8", errors="replace")])
+def summary(results: Sequence[Result], not_run: Mapping[str, Sequence[str]], logs: Path, seconds: int) -> Iterator[str]:
+    """Yield what fits on one screen. C(not_run) has the names for each reason."""
+    failed = [result.name for result in results if result.failed]
+    for name in failed:
+        log = logs / f"{name}.log"
+        yield f"\n== {name} failed; its output is in {log}"
+        yield from failure_summary.summary([log.read_text("utf-8", "replace") if log.exists() else "There is no log."])
     passed = ", ".join(f"{result.name} {result.seconds}" for result in results if not result.failed)
     yield f"\n== {seconds} s. Passed, each with its seconds: {passed or 'nothing'}"
-    yield from (f"not run: {reason}" for reason in not_run)
+    yield from (f"not run: {', '.join(names)} ({reason})" for reason, names in not_run.items() if names)
     yield from (f"flaky: {result.name}: {result.flaky}" for result in results if result.flaky)
+    yield from [f"failed: {', '.join(failed)}"] * bool(failed)
     yield f"{len(results) - len(failed)} passed, {len(failed)} failed"
 
 
 def main(words: list[str]) -> int:
     """Run the parts that the words name; return 0 if all of them passed."""
     # Without a terminal, what hangs must end while its task can still be named. A person sees it and interrupts it.
-    machine = Machine(None if sys.stdin.isatty() else float(os.environ.get("GPUCLUSTER_TEST_SECONDS", "5000")))
-    budget = float(os.environ.get("GPUCLUSTER_CI_SECONDS", "3600")) if not words else float("inf")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="gpucluster-test-") as name:
+    limit = os.environ.get("GPUCLUSTER_TEST_SECONDS") or ("5000" if words in ([], ["test"]) else "20000")
+    machine = Machine(None if sys.stdin.isatty() else float(limit))
+    budget = float(os.environ.get("GPUCLUSTER_CI_SECONDS") or 3600) if not words else float("inf")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="gpucluster-test-") as name, _alone():
         folder = Path(name)
         stage = folder / "ansible_collections/hpcai/gpucluster"
         test, rest, missing = every_part(stage, folder)
-        tree, known = proofs.Tree(ROOT, proofs.tracked(ROOT)), proofs.read(ROOT)
+        known = proofs.read(ROOT)
+        # With a mirror, scenarios test more.
+        mirror = "+mirror" if os.environ.get("GPUCLUSTER_MIRROR") else ""
+
+        def digest(scenario: str) -> str:
+            return proofs.Tree(ROOT, proofs.tracked(ROOT)).digest(scenario) + mirror
+
         try:
-            planned = plan(words, test, rest, known, tree.digest)
+            planned = plan(words, test, rest, known, digest)
         except KeyError as exc:
             names = " ".join(part.name for part in [*test, *rest])
             print(f"{exc} is no part of the tests.\n{USAGE.format(proved=proofs.PROVED, names=names)}", file=sys.stderr)
             return 2
-        _prepare(stage)
-        lanes = Lanes(machine, LOGS, _say, tree.digest, _note)
+        _prepare(stage, planned)
+        copied = digest("*")
+
+        def prove(part: Part, seconds: int, now: str) -> None:
+            # Unit tests run on the copy.
+            if part.applies != "*" or now == copied:
+                proofs.write(ROOT, part.name, now, seconds)
+
+        lanes = Lanes(machine, LOGS, _say, digest, prove)
+        lanes.run(planned.test, lambda _part: True)
+        red = not words and any(result.failed for result in lanes.results)
 
         def fits(part: Part) -> bool:
-            # A red run stays red, so CI ends then.
-            red = not words and any(result.failed for result in lanes.results)
             return not red and machine.seconds() + expected(part, known) <= budget
 
-        lanes.run(planned.test, lambda _part: True)
         left = lanes.run(planned.rest, fits)
-    not_run = [f"{name} (stopped)" for name in lanes.stopped]
-    not_run += [f"{name} ({_last(known.get(name))})" for name in left] + missing * bool(planned.rest or planned.proved)
-    not_run += [f"{', '.join(planned.proved)} (passed with these files: {proofs.PROVED})"] * bool(planned.proved)
-    not_run += failure_summary.not_run(path.read_text("utf-8", "replace") for path in sorted(LOGS.glob("*.log")))
+    because = "another part failed" if red else "no time"
+    not_run = {
+        "stopped": lanes.stopped,
+        f"{because}; passed before with other files": [name for name in left if name in known],
+        f"{because}; never passed": [name for name in left if name not in known],
+        **(missing if planned.rest or planned.proved else {}),
+        f"passed with these files: {proofs.PROVED}": planned.proved,
+        **_said(LOGS),
+    }
     print("\n".join(summary(lanes.results, not_run, LOGS, machine.seconds())))
     return 1 if lanes.stopped or any(result.failed for result in lanes.results) else 0
 
 
-def every_part(stage: Path, folder: Path) -> tuple[list[Part], list[Part], list[str]]:
-    """Return what every run has, what else there is, and what cannot run on this machine."""
+def _said(logs: Path) -> dict[str, list[str]]:
+    """Return what the logs say that they did not run, for each reason."""
+    found = dict[str, list[str]]()
+    for line in failure_summary.not_run(path.read_text("utf-8", "replace") for path in sorted(logs.glob("*.log"))):
+        what, _, reason = line.partition(" (")
+        found.setdefault(reason.replace(")", "", 1), []).append(what)
+    return found
+
+
+def every_part(stage: Path, folder: Path) -> tuple[list[Part], list[Part], dict[str, list[str]]]:
+    """Return what every run has, what else there is, and for each reason what cannot run on this machine."""
     machines = {part.name: part for part in parts.scenarios(ROOT, folder)}
-    # The cluster from nothing takes the longest, so it begins first.
-    test = [machines.pop(parts.MAIN), *parts.gates(stage)]
+    # The cluster from nothing takes the longest, so it begins first. It runs each time, so nobody asks for its proof.
+    test = [machines.pop(parts.MAIN)._replace(applies=""), *parts.gates(stage)]
     machines.pop("cores")
-    missing = []
+    missing = dict[str, list[str]]()
     if not os.environ.get("GPUCLUSTER_MIRROR"):
         machines.pop("upstream")
-        missing.append("upstream (no mirror)")
+        missing["no mirror"] = ["upstream", "parts of login, health and bundle"]
     cores = parts.cores(stage, folder)
     if not cores:
-        missing.append(f"ansible-core {', '.join(parts.CORES)} (no Python {parts.PYTHONS[-1]} or newer)")
+        missing[f"no Python {parts.PYTHONS[-1]} or newer"] = [f"core-{release}" for release in parts.CORES]
     return test, [*machines.values(), *cores], missing
 
 
-def _prepare(stage: Path) -> None:
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Refuse a second run in this checkout: its logs and proofs are the same."""
+    LOGS.parent.mkdir(parents=True, exist_ok=True)
+    with (LOGS.parent / "test.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit("Other tests run in this checkout. Use another clone, with GPUCLUSTER_LAB=110.")
+        yield
+
+
+def _prepare(stage: Path, planned: Plan) -> None:
     """Empty the logs, and copy the collection."""
+    if os.geteuid() != 0 and any(part.repeat for part in planned.test):
+        sys.exit("Scenarios need root: podman gives the host a way to containers only then.")
     shutil.rmtree(LOGS, ignore_errors=True)
     LOGS.mkdir(parents=True)
-    command = ["git", "ls-files", "-z"]
-    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
-    for name in filter(None, names.split("\0")):
-        if (ROOT / name).exists():
-            (stage / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, stage / name, follow_symlinks=False)
+    for name in proofs.tracked(ROOT):
+        (stage / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, stage / name, follow_symlinks=False)
     # ansible-test makes its own environments and would download pip from elsewhere than PyPI.
     cache = Path.home() / ".ansible/test/cache"
     cache.mkdir(parents=True, exist_ok=True)
@@ -151,16 +192,10 @@ def _prepare(stage: Path) -> None:
         shutil.copy2(ROOT / ".ci/get_pip.py", cache / f"get_pip_{version}.py")
 
 
-def _note(part: Part, seconds: int, digest: str) -> None:
-    proofs.write(ROOT, part.name, digest, seconds)
-
-
-def _last(proof: proofs.Proof | None) -> str:
-    return f"no time; it passed on {proof.date} with other files" if proof else "no time; it never passed"
-
-
 def _say(line: str) -> None:
-    print(line, flush=True)
+    # The tests go on where nobody reads any more.
+    with contextlib.suppress(OSError):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -124,4 +124,4 @@ def test_the_audit_runs_without_a_way_out_and_outside_of_a_job() -> None:
         assert run["environment"][name] == "http://127.0.0.1:9"
     # In an allocation it would set the vboost clocks of the nodes.
     assert "srun" not in str(run)
-    assert run["timeout"] <= 300
+    assert "patience" in run["timeout"]

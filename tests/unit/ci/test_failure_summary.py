@@ -170,6 +170,22 @@ def test_a_gate_of_a_form_unknown_here_shows_its_last_lines(program: t.Any) -> N
     ]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plugins/modules/a.py:3:1: F401 `os` imported but unused",
+        "docs/a.yml:2:5: [error] wrong indentation (indentation)",
+        "plugins/action/a.py:7: error: Missing return statement  [return]",
+        "roles/a/tasks/main.yml:4: yaml[truthy]: Truthy value should be one of [false, true]",
+        "ERROR: plugins/modules/a.py:0:0: missing-gplv3-license: GPLv3 license header not found",
+    ],
+)
+def test_the_place_that_a_gate_names_is_shown(line: str, program: t.Any) -> None:
+    log = f"== gate . (3 s)\n{line}\n" + "one more line\n" * 5
+
+    assert program.failures(log)[1] == f"    {line}"
+
+
 def test_all_failures_fit_in_twenty_lines(program: t.Any) -> None:
     log = (MOLECULE / "verify_failed.log").read_text(encoding="utf-8")
 

@@ -118,6 +118,30 @@ def test_a_part_that_does_not_fit_is_returned(desk: Desk) -> None:
     assert desk.ended() == {"a": (True, "")}
 
 
+def test_a_part_that_cannot_be_run_has_failed(desk: Desk) -> None:
+    missing = lanes.Command(("/no/such/program",), desk.folder, {})
+    desk.run(lanes.Part("a", lambda _lane: [missing]), desk.part("b", "true"))
+
+    assert desk.ended() == {"a": (False, ""), "b": (True, "")}
+    assert "No such file" in (desk.folder / "a.log").read_text("utf-8")
+
+
+def test_no_part_is_lost_where_no_log_can_be_written(desk: Desk) -> None:
+    desk.folder = desk.folder / "missing"
+    desk.run(*(desk.part(name, "true", repeat=True) for name in "abc"))
+
+    assert desk.ended() == {"a": (False, ""), "b": (False, ""), "c": (False, "")}
+
+
+def test_a_scenario_begins_the_second_time_without_what_the_first_one_kept(desk: Desk) -> None:
+    kept = desk.folder / "kept"
+    program = '[ -e "$MOLECULE_EPHEMERAL_DIRECTORY" ] && exit 3; [ -e again ] || { mkdir kept; touch again; exit 1; }'
+    command = lanes.Command(("sh", "-c", program), desk.folder, {"MOLECULE_EPHEMERAL_DIRECTORY": str(kept)})
+    desk.run(lanes.Part("munge", lambda _lane: [command], repeat=True))
+
+    assert desk.ended()["munge"][0]
+
+
 def test_the_steps_of_molecule_are_told_as_they_begin(desk: Desk) -> None:
     desk.run(desk.part("site", r"printf 'INFO     [site > verify] Executing\n'"))
 
@@ -127,7 +151,7 @@ def test_the_steps_of_molecule_are_told_as_they_begin(desk: Desk) -> None:
 def test_at_the_limit_a_command_ends_with_what_it_started_and_the_log_says_so(desk: Desk) -> None:
     desk.machine = lanes.Machine(1)  # fault: hangs
     desk.run(
-        desk.part("hangs", "tail -f /dev/null & echo $! > pid; wait"),
+        desk.part("hangs", "tail -f /dev/null & echo $! > pid; wait", repeat=True),
         desk.part("late", "tail -f /dev/null", "true"),
         desk.part("later", "true"),
     )

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import ci_program
-from ansible_collections.hpcai.gpucluster.tests.unit.support.scenarios import Scenario, scenarios
+from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import ci_program, tree_of_the_collection
 
 ROOT = Path(__file__).parents[3]
 proofs = ci_program("proofs")
@@ -79,6 +78,14 @@ def of(tmp_path: Path) -> t.Callable[..., set[str]]:
         (empty("docs/a.md README.md changelogs/fragments/a.yml tests/unit/test_a.py molecule/other/verify.yml"), ""),
         (empty("ansible.cfg new/a.txt molecule/shared/a.yml"), "ansible.cfg new/a.txt molecule/shared/a.yml"),
         ({VERIFY: "- {fail_msg: see playbooks/a.yml}", "playbooks/a.yml": ""}, VERIFY),
+        (
+            {
+                VERIFY: "- {import: ../../playbooks/a.yml}",
+                "playbooks/a.yml": "[{cmd: \"{{ files ~ '/a.sh' }}\", msg: \"{{ lookup('x', 'templates/a.j2') }}\"}]",
+                **empty("playbooks/files/a.sh playbooks/templates/a.j2"),
+            },
+            f"{VERIFY} playbooks/a.yml playbooks/files/a.sh playbooks/templates/a.j2",
+        ),
     ],
 )
 def test_a_scenario_applies_what_its_files_name(
@@ -87,10 +94,21 @@ def test_a_scenario_applies_what_its_files_name(
     assert of("munge", {**MUNGE, **files}) == {*MUNGE, *applied.split()}
 
 
-def test_what_is_no_scenario_applies_all_but_pages(of: t.Callable[..., set[str]]) -> None:
-    files = {**MUNGE, "tests/unit/test_a.py": "", OTHER: ""}
+def test_what_is_no_scenario_applies_all(of: t.Callable[..., set[str]]) -> None:
+    files = {**MUNGE, **empty("tests/unit/test_a.py roles/a/tasks/main.yml docs/a.md changelogs/fragments/a.yml")}
 
-    assert of("*", {**files, "docs/a.md": "", "changelogs/fragments/a.yml": ""}) == set(files)
+    assert of("*", files) == set(files)
+
+
+def test_a_file_that_is_removed_meanwhile_changes_the_digest(tmp_path: Path) -> None:
+    path = tmp_path / "molecule/munge/converge.yml"
+    path.parent.mkdir(parents=True)
+    path.write_text("- x", "utf-8")
+    tree = proofs.Tree(tmp_path, ["molecule/munge/converge.yml"])
+    before = tree.digest("munge")
+    path.unlink()
+
+    assert tree.digest("munge") != before
 
 
 def test_the_digest_is_of_names_modes_and_contents(tmp_path: Path) -> None:
@@ -130,18 +148,7 @@ def test_a_proof_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def tree() -> t.Any:
-    # The gate runs on a copy of the files that git knows.
-    copied = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file()]
-    return proofs.Tree(ROOT, proofs.tracked(ROOT) if (ROOT / ".git").exists() else copied)
-
-
-@pytest.mark.parametrize("scenario", scenarios(ROOT), ids=lambda scenario: scenario.folder.name)
-def test_the_files_of_a_scenario_have_all_roles_that_it_applies(scenario: Scenario, tree: t.Any) -> None:
-    """The other reader of scenarios follows plays and conditions as Ansible does."""
-    files = tree.of(scenario.folder.name)
-    wanted = {f"roles/{application.role}/meta/argument_specs.yml" for application in scenario.applications()}
-
-    assert wanted <= files
+    return tree_of_the_collection()
 
 
 @pytest.mark.parametrize(
@@ -152,6 +159,9 @@ def test_the_files_of_a_scenario_have_all_roles_that_it_applies(scenario: Scenar
         ("site", "docs/tour.md", "plugins/plugin_utils/_azure_cluster/join.sh"),
         ("site", "roles/health/tasks/main.yml", "molecule/nfs/verify.yml"),
         ("validate", "plugins/plugin_utils/_validation/search.py", "tests/unit/conftest.py"),
+        ("site", "tests/simulation/nvidia_simulation/cli.py", "tests/unit/conftest.py"),
+        ("munge", "playbooks/files/lab_image.sh", "molecule/site/verify.yml"),
+        ("site", "playbooks/templates/pinning.txt.j2", "molecule/nfs/verify.yml"),
     ],
 )
 def test_a_scenario_of_today_applies_what_it_tests(scenario: str, applied: str, not_applied: str, tree: t.Any) -> None:

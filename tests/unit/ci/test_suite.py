@@ -13,7 +13,7 @@ from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import c
 
 ROOT = Path(__file__).parents[3]
 suite, parts, lanes, proofs = (ci_program(name) for name in ("suite", "parts", "lanes", "proofs"))
-TEST = [lanes.Part(name, list) for name in ("site", "unit", "style", "lint")]
+TEST = [lanes.Part(name, list) for name in ("site", "unit", "style", "sanity")]
 REST = [lanes.Part(name, list, applies=name) for name in ("nfs", "audit", "ha", "new")]
 KNOWN = {
     "nfs": proofs.Proof("old", "2026-11-01", 900),
@@ -30,10 +30,10 @@ def names(words: list[str]) -> tuple[list[str], list[str], list[str]]:
 @pytest.mark.parametrize(
     ("words", "test", "rest", "proved"),
     [
-        ([], ["site", "unit", "style", "lint"], ["audit", "new", "nfs"], ["ha"]),
-        (["all"], ["site", "unit", "style", "lint"], ["nfs", "new", "audit"], ["ha"]),
-        (["test"], ["site", "unit", "style", "lint"], [], []),
-        (["lint"], ["style", "lint"], [], []),
+        ([], ["site", "unit", "style", "sanity"], ["audit", "nfs", "new"], ["ha"]),
+        (["all"], ["site", "unit", "style", "sanity"], ["new", "nfs", "audit"], ["ha"]),
+        (["test"], ["site", "unit", "style", "sanity"], [], []),
+        (["lint"], ["style", "sanity"], [], []),
         (["ha", "unit", "ha"], ["ha", "unit"], [], []),
     ],
 )
@@ -54,13 +54,14 @@ def test_the_last_screen_says_what_passed_failed_did_not_run_and_was_flaky(tmp_p
         lanes.Result("nfs", 70, flaky="failed: scenario nfs, step verify; disk"),
     ]
 
-    assert list(suite.summary(results, ["upstream (no mirror)"], tmp_path, 600)) == [
+    assert list(suite.summary(results, {"no mirror": ["upstream", "x"], "stopped": []}, tmp_path, 600)) == [
         f"\n== unit failed; its output is in {tmp_path / 'unit.log'}",
         "failed: python3 -m pytest tests/unit",
         "    FAILED a.py::b - x",
         "\n== 600 s. Passed, each with its seconds: site 500, nfs 70",
-        "not run: upstream (no mirror)",
+        "not run: upstream, x (no mirror)",
         "flaky: nfs: failed: scenario nfs, step verify; disk",
+        "failed: unit",
         "2 passed, 1 failed",
     ]
 
@@ -110,8 +111,18 @@ def test_without_a_newer_python_the_other_releases_are_named(monkeypatch: pytest
     monkeypatch.setattr(parts, "newer_python", lambda: "")
     _, rest, missing = suite.every_part(tmp_path / "a/b/c", tmp_path)
 
-    assert [line for line in missing if "2.21" in line] == ["ansible-core 2.20, 2.21 (no Python 3.12 or newer)"]
+    assert missing["no Python 3.12 or newer"] == ["core-2.20", "core-2.21"]
     assert not [part for part in rest if part.name.startswith("core")]
+
+
+def test_what_logs_say_is_grouped_by_its_reason(tmp_path: Path) -> None:
+    line = "SKIPPED [1] tests/a.py:1: not run: {} ({})\n"
+    (tmp_path / "unit.log").write_text(
+        line.format("a page", "no Chromium; see X") + line.format("b", "no mirror"), "utf-8"
+    )
+    (tmp_path / "integration.log").write_text(line.format("c", "no mirror"), "utf-8")
+
+    assert suite._said(tmp_path) == {"no mirror": ["c", "b"], "no Chromium; see X": ["a page"]}
 
 
 def test_the_verbs_of_make_are_those_of_the_runner() -> None:

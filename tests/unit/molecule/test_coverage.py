@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import tree_of_the_collection
 from ansible_collections.hpcai.gpucluster.tests.unit.support.scenarios import Scenario, choices, scenarios
 
 ROOT = Path(__file__).parents[3]
@@ -105,6 +106,19 @@ def missing(found: t.Iterable[Seen]) -> list[str]:
 
 def test_nothing_that_users_run_is_missing_from_all_scenarios(everything: dict[str, Seen]) -> None:
     assert missing(everything.values()) == sorted(EXCEPTIONS)
+
+
+def test_a_change_of_a_role_that_a_scenario_applies_lets_it_run_again(everything: dict[str, Seen]) -> None:
+    """What .ci/proofs.py finds in the text of files has every role that this reader finds as Ansible does."""
+    tree = tree_of_the_collection()
+    missed = {
+        (name, entry)
+        for name, found in everything.items()
+        for entry in found.entries
+        if f"roles/{entry.partition('/')[0]}/meta/argument_specs.yml" not in tree.of(name)
+    }
+
+    assert not missed
 
 
 def test_a_scenario_makes_a_volume_of_the_local_drives_that_it_finds() -> None:
