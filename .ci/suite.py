@@ -143,7 +143,7 @@ def _said(logs: Path) -> dict[str, list[str]]:
     """Return what the logs say that they did not run, for each reason."""
     found = dict[str, list[str]]()
     for line in failure_summary.not_run(path.read_text("utf-8", "replace") for path in sorted(logs.glob("*.log"))):
-        what, _, reason = line.partition(" (")
+        what, _bracket, reason = line.partition(" (")
         found.setdefault(reason.replace(")", "", 1), []).append(what)
     return found
 

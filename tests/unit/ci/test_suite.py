@@ -99,7 +99,7 @@ def test_the_other_releases_of_ansible_run_unit_tests_integration_tests_and_the_
         part.name: [" ".join(command.words) for command in part.commands(1)]
         for part in parts.cores(tmp_path / "a/b/c", tmp_path)
     }
-    (release, *_) = parts.CORES
+    release = next(iter(parts.CORES))
 
     assert set(found) == {name for core in parts.CORES for name in (f"core-{core}", f"core-{core}-lab")}
     assert found[f"core-{release}"][0].startswith(".ci/core.sh /usr/bin/python3.13 ansible==")
@@ -109,7 +109,7 @@ def test_the_other_releases_of_ansible_run_unit_tests_integration_tests_and_the_
 
 def test_without_a_newer_python_the_other_releases_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(parts, "newer_python", lambda: "")
-    _, rest, missing = suite.every_part(tmp_path / "a/b/c", tmp_path)
+    _test, rest, missing = suite.every_part(tmp_path / "a/b/c", tmp_path)
 
     assert missing["no Python 3.12 or newer"] == ["core-2.20", "core-2.21"]
     assert not [part for part in rest if part.name.startswith("core")]
