@@ -31,7 +31,7 @@ _FATAL = re.compile(r"^(?:fatal: \[(.+?)\].*?(?:FAILED|UNREACHABLE)!|failed: \[(
 _DETAIL = re.compile(r"^    ((?:assertion|msg|stderr|stdout): +(?!''|\"\"|non-zero return code).+)$")
 _CONTINUED = re.compile(r"^(?: {2}| {8} *)(\S.*)$")  # wrapped by Molecule or by YAML, or a line of a text block
 _NOT_RUN = re.compile(r"^ +msg: +['\"]?not run: (.+?)['\"]?$")
-_TEST_NOT_RUN = re.compile(r"^SKIPPED \[\d+\] \S+ not run: (.+)$")
+_SKIPPED = re.compile(r"^SKIPPED \[\d+\] (\S+?)(?::\d+)?: (?:not run: (?P<what>.+)|(?P<reason>.+))$")
 # ruff, yamllint, mypy and ansible-lint name a file and a line; ansible-test writes ERROR in front of them.
 _PLACE = re.compile(r"^[\w./-]+\.\w+:\d+[: ]")
 _TOOL_SAYS = re.compile(r"^(?:FAILED (?!- RETRYING)|ERROR:? |E  +|.*Idempotence test failed|\* )")
@@ -81,15 +81,15 @@ def plain(log: str) -> list[str]:
 
 
 def not_run(logs: Iterable[str]) -> list[str]:
-    """Return what scenarios say that they did not run."""
+    """Return what scenarios and pytest say that they did not run."""
     found, scenario = list[str](), ""
     for line in (line for log in logs for line in plain(log)):
         if match := _EXECUTING.match(line):
             scenario = match[1]
         elif match := _NOT_RUN.match(line):
             found.append(f"{match[1]} [scenario {scenario}]")
-        elif match := _TEST_NOT_RUN.match(line):
-            found.append(match[1])
+        elif match := _SKIPPED.match(line):
+            found.append(match["what"] or f"{match[1]} ({match['reason']})")
     return list(dict.fromkeys(found))
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the commands of docs/tour.md on the lab, in their order, and compare what they print with the page.
+"""Run the commands of README.md and docs/tour.md on the lab, in their order, and compare what they print with the page.
 
 Usage: tests/tour/run.py [--page docs/tour.md] [--have registry]
 """
@@ -23,6 +23,7 @@ if t.TYPE_CHECKING:
     Shell = Callable[[str], tuple[int, str]]
 
 CHECKOUT = Path(__file__).parents[2]
+PAGES = (CHECKOUT / "README.md", CHECKOUT / "docs/tour.md")
 _BLOCK = re.compile(r"^```console(?: needs=(\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # These only ask Slurm, so they are asked again until Slurm has come that far.
 _ASKS = re.compile(r"\b(sinfo|squeue|scontrol --details show)\b")
@@ -124,14 +125,15 @@ def bash(command: str) -> tuple[int, str]:
 
 
 def main() -> int:
-    """Run the page."""
+    """Run the pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", type=Path, default=CHECKOUT / "docs/tour.md")
+    parser.add_argument("--page", type=Path, action="append", help="default: README.md and docs/tour.md")
     parser.add_argument(
         "--have", action="append", default=[], help="what the lab has of that which parts of the page need"
     )
     options = parser.parse_args()
-    fault = run(options.page.read_text(encoding="utf-8"), bash, options.have)
+    pages = (page.read_text(encoding="utf-8") for page in options.page or PAGES)
+    fault = next((fault for page in pages if (fault := run(page, bash, options.have))), None)
     if not fault:
         return 0
     print(fault.text())

@@ -211,6 +211,7 @@ SKIPPED [1] tests/integration/a/test_b.py:190: not on this system
         "LBNL NHC as provider (no mirror) [scenario nhc]",
         "upstream enroot (no mirror) [scenario login]",
         "the example of DeepOps (no mirror)",
+        "tests/integration/a/test_b.py (not on this system)",
     ]
 
 
