@@ -18,7 +18,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import supervisor
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
-from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, PATIENCE, slowness, within
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, LOADED, PATIENCE, slowness, within
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
 
 if t.TYPE_CHECKING:
@@ -72,7 +72,7 @@ def node(tmp_path: Path, program: Path) -> Node:
     return Node(tmp_path, program)
 
 
-def test_it_starts_in_a_tenth_of_a_second(node: Node) -> None:
+def test_its_start_is_cheap(node: Node) -> None:
     times = []
     for _attempt in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -80,7 +80,7 @@ def test_it_starts_in_a_tenth_of_a_second(node: Node) -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
-    assert min(times) < 0.1 * slowness()  # of processor time, whatever else the machine does
+    assert min(times) < 0.1 * LOADED * slowness()  # of processor time, whatever else the machine does
 
 
 def test_a_healthy_node(node: Node) -> None:
