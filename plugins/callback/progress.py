@@ -16,13 +16,12 @@ description:
   - Shows how many tasks of a run are done, the time that is left, and which task runs now. It works beside any other
     output of Ansible.
   - On a terminal, one line stays in the last row. In a log, one line is printed each minute.
-  - The time is estimated from earlier runs of the same playbook. For the first run, the collection has figures of
-    C(site.yml) and its parts.
+  - The time that is left follows from the last run of the same playbook with the same options.
   - After the run, a summary says which tasks changed something on which machines, which tasks were the slowest, and why
     machines failed.
   - Everything is written to standard error. Standard output stays as it is.
-  - The earlier runs are in C($XDG_CACHE_HOME/gpucluster/progress), or C(~/.cache/gpucluster/progress). A run is stored
-    as the names of its plays and tasks with their seconds. Variables and results are not stored.
+  - That run is in C($XDG_CACHE_HOME/gpucluster/progress), or C(~/.cache/gpucluster/progress), as the names of its tasks
+    with their seconds. Variables and results are not stored.
 requirements:
   - Enable it with C(callbacks_enabled = hpcai.gpucluster.progress) in ansible.cfg.
 options:
@@ -31,7 +30,7 @@ options:
       - V(auto) keeps a line on a terminal, and prints one line each minute elsewhere.
       - V(log) prints one line each minute also on a terminal.
       - V(summary) prints the summary only.
-      - V(none) prints nothing. Runs are recorded nevertheless.
+      - V(none) prints nothing. The run is recorded nevertheless.
     type: str
     choices: [auto, log, summary, none]
     default: auto
@@ -59,8 +58,6 @@ EXAMPLES = r"""
 
 import atexit
 import functools
-import hashlib
-import json
 import os
 import threading
 import time
@@ -70,21 +67,12 @@ from pathlib import Path
 from ansible import constants, context
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import (
-    estimate,
-    history,
-    inside,
-    screen,
-    summary,
-    text,
-)
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import inside, last_run, screen, summary, text
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress.tracker import Tracker
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable
 
-# A run with failures is an example for later ones if it had this part of the tasks of the best earlier run.
-_COMPLETE = 0.9
 _STDERR = 2
 _WIDTH = 1000
 _Event = t.TypeVar("_Event", bound="Callable[..., None]")
@@ -122,26 +110,22 @@ class CallbackModule(CallbackBase):
         self.line: screen.Line | None = None
         self._over = threading.Event()
         self._drawing = threading.Lock()
-        self._playbook = ""
+        self._file = Path()
         self._process = os.getpid()
 
     # The run
 
     @_guarded
     def v2_playbook_on_start(self, playbook: t.Any) -> None:
-        """Read the earlier runs, and begin to show."""
-        self._playbook = str(Path(str(playbook._file_name)).resolve())
-        plays = {play.get_name().strip() for play in playbook.get_plays()}
-        runs = history.read(history.path_of(self._playbook, history.directory()))
-        self.tracker.estimator = estimate.Estimator(
-            estimate.candidates(runs, history.read(history.SHIPPED), _options(), _kind(), plays)
-        )
+        """Read the last run, and begin to show."""
+        self._file = last_run.path(str(playbook._file_name), _options())
+        self.tracker.last = last_run.read(self._file)
         self._begin_to_show()
 
     @_guarded
-    def v2_playbook_on_play_start(self, play: t.Any) -> None:
+    def v2_playbook_on_play_start(self, play: t.Any) -> None:  # noqa: ARG002
         """Note the play."""
-        self.tracker.play(play.get_name())
+        self.tracker.play()
 
     @_guarded
     def v2_playbook_on_task_start(self, task: t.Any, is_conditional: bool) -> None:  # noqa: ARG002
@@ -202,18 +186,11 @@ class CallbackModule(CallbackBase):
             host: self.tracker.failed.get(host, "another machine failed, or the output is above")
             for host in [*stats.failures, *stats.dark]
         }
-        if self.tracker.recordable() and self._is_example(bool(failed)):
-            history.add(
-                history.path_of(self._playbook, history.directory()),
-                history.Run(self.tracker.steps, _options(), _kind()),
-            )
+        # A run that a failure cut short is no example for later ones.
+        if not failed or len(self.tracker.steps) >= len(self.tracker.last.steps) > 0:
+            last_run.write(self._file, self.tracker.steps)
         if self.get_option("output") != "none" and self.tracker.steps:
             self._print(summary.lines(self.tracker.steps, seconds, len(stats.processed), self.tracker.changed, failed))
-
-    def _is_example(self, failed: bool) -> bool:
-        tasks = len(self.tracker.steps)
-        found = self.tracker.estimator.estimate(0.0, tasks - 1)
-        return not failed or bool(found and tasks >= _COMPLETE * found.tasks)
 
     # The output
 
@@ -259,18 +236,7 @@ class CallbackModule(CallbackBase):
             self._display.display(indent + text.plain(line, _WIDTH), stderr=True)
 
 
-def _kind() -> str:
-    """Return the options that make a run unlike a plain one, such as C(check,subset)."""
-    return ",".join(name for name in ("check", "subset", "tags", "skip_tags") if _set(name))
-
-
-def _set(name: str) -> bool:
-    value = context.CLIARGS.get(name)
-    return bool(value) and value not in (("all",), ["all"])
-
-
-def _options() -> str:
-    """Return a digest of the options that shape a run."""
+def _options() -> list[t.Any]:
+    """Return the options that shape a run."""
     names = ("inventory", "subset", "tags", "skip_tags", "check", "start_at_task")
-    shape = [repr(context.CLIARGS.get(name)) for name in names]
-    return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:8]
+    return [context.CLIARGS.get(name) for name in names]

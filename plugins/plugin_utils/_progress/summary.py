@@ -17,7 +17,7 @@ from . import text
 if t.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .history import Step
+    from .last_run import Step
 
 MOST_GROUPS = 20
 MOST_FAILED = 40
@@ -79,7 +79,7 @@ def _changes(steps: list[Step], changed: Mapping[str, Iterable[int]]) -> list[st
         groups.setdefault(tuple(dict.fromkeys(places)), []).append(host)
     found = []
     for places, hosts in groups.items():
-        tasks = list(dict.fromkeys(text.plain(text.short_name(steps[place].task), 60) for place in places))
+        tasks = list(dict.fromkeys(text.plain(steps[place].name, 60) for place in places))
         found.append(
             f"  changed {names(hosts)}: {text.count(len(places), 'task')}: {words.listed(tasks, most=MOST_TASKS)}"
         )
@@ -88,11 +88,7 @@ def _changes(steps: list[Step], changed: Mapping[str, Iterable[int]]) -> list[st
 
 def _slowest(steps: list[Step]) -> list[str]:
     slow = sorted(steps, key=lambda step: -step.seconds)[:MOST_SLOW]
-    return [
-        f"  slow {text.duration(step.seconds)}: {text.plain(text.short_name(step.task), 80)}"
-        for step in slow
-        if step.seconds >= 1
-    ]
+    return [f"  slow {text.duration(step.seconds)}: {text.plain(step.name, 80)}" for step in slow if step.seconds >= 1]
 
 
 def _failures(failed: Mapping[str, str]) -> list[str]:

@@ -42,12 +42,6 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def task_name(name: str) -> str:
-    """Return the name of a task without the collection of its role, which depends on how the role is called."""
-    role, separator, task = name.strip().partition(" : ")
-    return f"{role.rpartition('.')[2]}{separator}{task}" if separator else role
-
-
 def short_name(task: str) -> str:
     """Return the name of a task without its role and its file: C(slurm : Build | Compile Slurm) is C(Compile Slurm)."""
     return task.rpartition(" : ")[2].rpartition(" | ")[2] or task

@@ -10,17 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import estimate, history, summary, text
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import summary, text
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress.last_run import LastRun, Step
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress.tracker import Tracker
 from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import ci_program
-from ansible_collections.hpcai.gpucluster.tests.unit.support.progress_replay import Clock
 
 ROOT = Path(__file__).parents[5]
 STEPS = [
-    history.Step("Play", "slurm : Build | Compile Slurm once", 359.0, True),
-    history.Step("Play", "base : Install packages", 12.0, True),
-    history.Step("Play", "Gathering Facts", 0.5),
+    Step("Compile Slurm once", 359.0),
+    Step("Install packages", 12.0),
+    Step("Gathering Facts", 0.5),
 ]
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.mark.parametrize(
@@ -50,18 +59,9 @@ def test_a_text_cannot_move_the_cursor() -> None:
 
 
 def started(clock: Clock) -> Tracker:
-    """Return a run with two tasks done, in the midst of a long one that an earlier run had too."""
-    known = history.Run(
-        [
-            history.Step("Play", "One", 10.0),
-            history.Step("Play", "Two", 10.0),
-            history.Step("Play", "slurm : Build | Compile Slurm", 360.0),
-            history.Step("Play", "Four", 80.0),
-        ]
-    )
+    """Return a run with two tasks done, in the midst of a long one that the last run had too."""
     tracker = Tracker(clock)
-    tracker.estimator = estimate.Estimator(estimate.candidates([known], [], "", "", {"Play"}))
-    tracker.play("Play")
+    tracker.last = LastRun([Step("One", 10.0), Step("Two", 10.0), Step("Compile Slurm", 360.0), Step("Four", 80.0)])
     for number, name in enumerate(("One", "Two", "hpcai.gpucluster.slurm : Build | Compile Slurm")):
         clock.now = 10.0 * number
         tracker.task(str(number), name)
@@ -113,7 +113,6 @@ def test_nothing_is_invented_for_an_unknown_run() -> None:
     clock = Clock()
     tracker = Tracker(clock)
     assert tracker.words() == "starting"
-    tracker.play("Play")
     tracker.task("1", "Wait")
     clock.now = 95.0
 
@@ -141,7 +140,7 @@ def test_a_short_run_without_changes_has_one_line() -> None:
 
 
 def test_a_summary_of_ten_thousand_machines_fits_a_screen() -> None:
-    steps = [history.Step("Play", f"Task {number}", 1) for number in range(50)]
+    steps = [Step(f"Task {number}", 1) for number in range(50)]
     changed = {f"gpu{number}": list(range(number % 37 + 1)) for number in range(10_000)}
     failed = {f"gpu{number}": f"reason {number}" for number in range(10_000)}
 
