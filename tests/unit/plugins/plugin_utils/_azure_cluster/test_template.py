@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import json
 import os
 import typing as t
@@ -16,6 +17,9 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack impo
 from ansible_collections.hpcai.gpucluster.tests.unit.support import arm_schema, azure_clusters
 
 GOLDEN = Path(__file__).parents[3] / "fixtures/azure_templates"
+# Two sizes have a whole template. Of each other one, the lines that differ from that of its family are in one file.
+WHOLE = {"ND": "standard_nd96isr_h100_v5", "NC": "standard_nc24ads_a100_v4"}
+DIFFERENCES = GOLDEN / "differences.txt"
 SIZES = sizes.names()
 # Rewrites the golden templates: review the difference before you commit it.
 REGENERATE = "GPUCLUSTER_WRITE_TEMPLATES"
@@ -165,24 +169,37 @@ def test_the_template_is_literal() -> None:
         assert not any({"copy", "condition"} & set(resource) for resource in rendered["resources"])
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_golden_template_of_each_size(size: str) -> None:
-    """To write them again: GPUCLUSTER_WRITE_TEMPLATES=yes pytest tests/unit/.../test_template.py -k golden."""
+def _golden(size: str) -> str:
     rendered = template.rendered(azure_clusters.set_of(size))["template"]
-    faults = arm_schema.faults(rendered)
+    assert arm_schema.faults(rendered) == []
     # The custom data has a test of its own, and 4,000 characters that nobody can read.
     for scale_set in _of(rendered, "Compute/virtualMachineScaleSets"):
         scale_set["properties"]["virtualMachineProfile"]["osProfile"]["customData"] = "test_cloud_init.py"
-    path = GOLDEN / f"{size.lower()}.json"
-    if os.environ.get(REGENERATE) == "yes":
-        path.write_text(_text(rendered), encoding="utf-8")
-
-    assert path.read_text(encoding="utf-8") == _text(rendered)
-    assert faults == []
+    return _text(rendered)
 
 
-def test_each_golden_template_has_a_size() -> None:
-    assert sorted(path.stem for path in GOLDEN.glob("*.json")) == sorted(size.lower() for size in SIZES)
+def test_golden_templates() -> None:
+    """To write them again: GPUCLUSTER_WRITE_TEMPLATES=yes pytest tests/unit/.../test_template.py -k golden."""
+    texts = {size.lower(): _golden(size) for size in SIZES}
+    wanted = {GOLDEN / f"{size}.json": texts[size] for size in WHOLE.values()}
+    wanted[DIFFERENCES] = "".join(
+        line
+        for size, text in texts.items()
+        for line in difflib.unified_diff(
+            texts[WHOLE[size.removeprefix("standard_")[:2].upper()]].splitlines(keepends=True),
+            text.splitlines(keepends=True),
+            WHOLE[size.removeprefix("standard_")[:2].upper()],
+            size,
+            n=0,
+        )
+    )
+    for path, text in wanted.items() if os.environ.get(REGENERATE) == "yes" else ():
+        path.write_text(text, encoding="utf-8")
+
+    for path, text in wanted.items():
+        again = f"{path}: {REGENERATE}=yes pytest {Path(__file__).name} -k golden writes it again; review the difference"
+        assert path.read_text(encoding="utf-8") == text, again
+    assert sorted(GOLDEN.iterdir()) == sorted(wanted)
 
 
 @pytest.mark.parametrize("size", SIZES)
