@@ -27,6 +27,11 @@ options:
     description: RV(offset) of the earlier call. V(0) reads from the beginning.
     type: int
     default: 0
+  user:
+    description:
+      - Reads with the rights of this user, who can put anything in the place of the file. Only for root.
+      - The default is the user who runs the module.
+    type: str
 seealso:
   - module: hpcai.gpucluster.validation_stage
 """
@@ -34,7 +39,8 @@ seealso:
 EXAMPLES = r"""
 - name: Read the log of a run
   hpcai.gpucluster.training_log_info:
-    path: /shared/training/runs/gpt3_126m-17/log.jsonl
+    path: /shared/training/runs/alice/gpt3_126m-17/log.jsonl
+    user: alice
   register: __log
 """
 
@@ -50,6 +56,11 @@ offset:
   sample: 48213
 """
 
+import contextlib
+import os
+import pwd
+import stat
+import typing as t
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -60,7 +71,10 @@ _LONGEST = 4 << 20
 def read(path: Path, offset: int) -> tuple[str, int]:
     """Return the complete lines after an offset, and the offset after them."""
     try:
-        with path.open("rb") as stream:
+        # Without the flag, a FIFO would wait for a writer.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:  # noqa: PTH123
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise OSError("it is no regular file")
             stream.seek(offset)
             data = stream.read(_LONGEST)
     except FileNotFoundError:
@@ -69,14 +83,39 @@ def read(path: Path, offset: int) -> tuple[str, int]:
     return whole.decode("utf-8", errors="replace"), offset + len(whole)
 
 
+@contextlib.contextmanager
+def rights_of(name: str | None) -> t.Iterator[None]:
+    """Open files with the rights of a user only."""
+    if not name:
+        yield
+        return
+    entry, groups, group = pwd.getpwnam(name), os.getgroups(), os.getegid()
+    os.setgroups(os.getgrouplist(name, entry.pw_gid))
+    os.setegid(entry.pw_gid)
+    os.seteuid(entry.pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(os.getuid())
+        os.setegid(group)
+        os.setgroups(groups)
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "offset": {"type": "int", "default": 0}},
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "offset": {"type": "int", "default": 0},
+            "user": {"type": "str"},
+        },
         supports_check_mode=True,
     )
     try:
-        text, offset = read(Path(module.params["path"]), module.params["offset"])
+        with rights_of(module.params["user"]):
+            text, offset = read(Path(module.params["path"]), module.params["offset"])
+    except KeyError:
+        module.fail_json(msg=f"user: found {module.params['user']}; allowed: a user whom this machine knows")
     except OSError as exc:
         module.fail_json(msg=f"{module.params['path']} cannot be read: {exc}")
     module.exit_json(changed=False, text=text, offset=offset)

@@ -248,6 +248,13 @@ def _software(value: t.Any) -> str:
     return "" if all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", part) for part in parts) else "names and versions"
 
 
+def _downloads(value: t.Any) -> str:
+    """Accept names of files, which stay in their directory."""
+    names = [str(one.get("name") or str(one["url"]).rpartition("/")[2]) for one in value if "url" in one]
+    good = all("/" not in name and name not in ("", ".", "..") for name in names)
+    return "" if good else "files, each with the name of a file; set name if the URL ends without one"
+
+
 def _zone(value: t.Any) -> str:
     """Accept a time zone that the control node knows, or any name if it has no time zones."""
     known = zoneinfo.available_timezones()
@@ -291,6 +298,8 @@ _WIDEST = 8
 _JUMP = r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?([A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?"
 _DIRECTORY = _matches(r"/[A-Za-z0-9._/+@:-]+", "an absolute path of letters, digits and ._/+@:-")
 _SHA256 = _matches(r"(sha256:[0-9a-f]{64})?", "sha256: and 64 hexadecimal digits")
+# A checkpoint can contain programs, so root does not train.
+_TRAINS = _matches(r"(?!(root|0)$)[A-Za-z0-9_][A-Za-z0-9_.@$-]*", "the name of a user other than root")
 _RULES: dict[str, Rule] = {
     "apptainer_package": _matches(r"[a-z0-9][a-z0-9+.-]*", "the name of a package"),
     "base_hosts": _hosts_file,
@@ -391,6 +400,9 @@ _RULES: dict[str, Rule] = {
         r"[0-9]{2}\.[0-9]{2}\.[0-9]+(-[0-9]+)?", "a release with three numbers, such as '26.05.4'"
     ),
     "timezone_name": _zone,
+    "training_data": _downloads,
+    "training_user": _empty_or(_TRAINS),
+    "training_users": _each(_TRAINS),
     "upgrade_batch": _batch,
     "users_default_shell": path,
     "users_group": _matches(r"[a-z_][a-z0-9_-]*", "the name of a group"),

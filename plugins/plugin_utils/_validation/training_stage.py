@@ -39,6 +39,10 @@ def measure(session: Session, raw: dict[str, t.Any], silent: t.Collection[str]) 
     settings = session.settings.get("training") or {}
     if not settings:
         raise StoppedError("the role training did not run, which describes the job")
+    if settings.get("user") in (None, "", "root"):
+        raise StoppedError(
+            "training_user: found root or nothing; allowed: another user, because a checkpoint can contain programs"
+        )
     choice.need(session, silent)
     nodes, tasks = session.taken, int(settings["tasks_per_node"])
     made = _plan(session, len(nodes), tasks)
@@ -96,9 +100,15 @@ def _train(
 ) -> None:
     """Submit the job script as a job of the user, follow its log, and keep it; O(steps) are those of the recipe."""
     settings = session.settings["training"]
-    directory = f"{settings['directory']}/runs/validation-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{kind}"
+    user = settings["user"]
+    directory = (
+        f"{settings['directory']}/runs/{user}/validation-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{kind}"
+    )
     session.say(f"train {settings['recipe']} {RUNS[kind]}: {len(nodes) * tasks} tasks, log in {directory}")
-    session.run("ansible.builtin.file", path=directory, state="directory", owner=settings["user"], mode="0755")
+    # As the user: in a directory of a user, root would follow links of that user.
+    made = session.ask("runuser", "-u", user, "--", "mkdir", "--mode=0700", "--", directory)
+    if made["rc"] != 0:
+        raise StoppedError(f"{user} cannot make {directory}: {made.get('stderr') or made.get('stdout')}")
     number = _submit(session, directory, nodes, tasks, arguments)
     found: dict[str, t.Any] = {"log": "", "state": "UNKNOWN", "job": number, "directory": directory}
     raw["runs"][kind] = found
@@ -114,8 +124,14 @@ def _train(
 
 def _output(session: Session, found: Raw) -> str:
     """Return why a job ended early, as it printed it."""
-    news = session.run("hpcai.gpucluster.training_log_info", path=f"{found['directory']}/slurm.log", offset=0)
-    return cause(news["text"])
+    return cause(_log(session, found, "slurm.log", 0)["text"])
+
+
+def _log(session: Session, found: Raw, name: str, offset: int) -> Raw:
+    """Return what the job has written to a file since an earlier look, with the rights of its user."""
+    user = session.settings["training"]["user"]
+    path = f"{found['directory']}/{name}"
+    return session.run("hpcai.gpucluster.training_log_info", path=path, offset=offset, user=user)
 
 
 def cause(text: str) -> str:
@@ -134,7 +150,7 @@ def _submit(session: Session, directory: str, nodes: list[str], tasks: int, argu
     training = settings["training"]
     script = session.run("ansible.builtin.slurp", path=training["script"])["content"]
     options = {
-        "uid": training["user"] if training["user"] != "root" else None,
+        "uid": training["user"],
         "ntasks_per_node": tasks,
         "export": f"ALL,GPUCLUSTER_RUN={directory},GPUCLUSTER_ARGUMENTS={arguments}",
         "chdir": "/",
@@ -163,7 +179,7 @@ def _follow(session: Session, found: dict[str, t.Any], steps: int) -> None:
     deadline = time.monotonic() + 60 * session.settings["time_limit"] * 2
     while True:
         state = _state(session, found["job"])
-        news = session.run("hpcai.gpucluster.training_log_info", path=f"{found['directory']}/log.jsonl", offset=offset)
+        news = _log(session, found, "log.jsonl", offset)
         offset = news["offset"]
         found["log"] += news["text"]
         found["state"] = state or found["state"]

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import os
 import re
 import shutil
+import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import types
 import typing as t
 from pathlib import Path
@@ -25,6 +27,13 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._training import runs
 from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, PATIENCE
+from ansible_collections.hpcai.gpucluster.tests.unit.roles.another_user import (
+    ATTACKER,
+    VICTIM,
+    acting_as,
+    give,
+    needs_root,
+)
 
 ROLE = Path(__file__).parents[3] / "roles/training"
 H200 = records.find("Standard_ND96isr_H200_v5")
@@ -32,15 +41,15 @@ H200 = records.find("Standard_ND96isr_H200_v5")
 
 def load(name: str) -> t.Any:
     """Import a file of the trainer, which is no part of the collection's packages."""
-    spec = importlib.util.spec_from_file_location(f"trainer_{name}", ROLE / f"files/gpucluster_train/{name}.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(ROLE / "files"))
+    try:
+        return importlib.import_module(f"gpucluster_train.{name}")
+    finally:
+        sys.path.remove(str(ROLE / "files"))
 
 
 LOG = load("log")
+TRUST = load("trust")
 
 
 def test_checksum_is_crc32c() -> None:
@@ -411,47 +420,160 @@ def test_opt_175b_is_rendered_for_992_gpus() -> None:
     assert is_shell(script)
 
 
-def run_job(tmp_path: Path, status: int, restarts: int = 0) -> tuple[int, str]:
-    """Run the job script with commands that record what they were called with."""
-    script = tmp_path / "job"
-    script.write_text(rendered(training_recipe="tiny", training_directory=str(tmp_path)))
+@pytest.fixture
+def storage() -> t.Iterator[Path]:
+    """Return shared storage with the trainer and a directory for the runs of one user."""
+    with tempfile.TemporaryDirectory(prefix="gpucluster-test-") as name:
+        path = Path(name)
+        path.chmod(0o755)
+        shutil.copytree(ROLE / "files", path / "trainer")
+        for part in ("bin", "runs", f"runs/{user_name()}"):
+            (path / part).mkdir(mode=0o755)
+        give(path / f"runs/{user_name()}", VICTIM, 0o700)
+        (path / "calls").touch()
+        give(path / "calls", VICTIM, 0o600)
+        yield path
+
+
+def user_name() -> str:
+    return TRUST.user_name(VICTIM)
+
+
+def run_job(
+    storage: Path, status: int, restarts: int = 0, user: int = VICTIM, **environment: str
+) -> tuple[int, str, str]:
+    """Run the job script with commands that record their arguments; return its status, these, and its errors."""
+    script = storage / "job"
+    script.write_text(rendered(training_recipe="tiny", training_directory=str(storage)))
     for name, text in {"srun": f"exit {status}", "scontrol": "echo gpu1", "sleep": ":"}.items():
-        command = tmp_path / "bin" / name
-        command.parent.mkdir(exist_ok=True)
-        command.write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/calls\n{text}\n')
+        command = storage / "bin" / name
+        command.write_text(f'#!/bin/sh\necho "{name} $*" >> {storage}/calls\n{text}\n')
         command.chmod(0o755)
-    environment = {
-        "PATH": f"{tmp_path}/bin:/usr/bin:/bin",
+    given = {
+        "PATH": f"{storage}/bin:/usr/bin:/bin",
         "SLURM_JOB_ID": "17",
         "SLURM_JOB_NAME": "tiny",
         "SLURM_JOB_NODELIST": "gpu[1-2]",
         "SLURM_RESTART_COUNT": str(restarts),
+        **environment,
     }
     done = subprocess.run(
-        ["bash", str(script)], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        ["bash", str(script)],
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        cwd="/",
+        **acting_as(user),
     )
-    return done.returncode, (tmp_path / "calls").read_text()
+    return done.returncode, (storage / "calls").read_text(), done.stderr
 
 
 @pytest.mark.parametrize("status", [0, 64, 65, 74])
-def test_a_job_that_nothing_makes_better_ends(tmp_path: Path, status: int) -> None:
-    code, calls = run_job(tmp_path, status)
+def test_a_job_that_nothing_makes_better_ends(storage: Path, status: int) -> None:
+    code, calls, _errors = run_job(storage, status)
 
     assert code == status
     assert "requeue" not in calls
 
 
 @pytest.mark.parametrize("status", [75, 137, 1])
-def test_a_job_that_a_fault_ended_is_queued_again(tmp_path: Path, status: int) -> None:
-    code, calls = run_job(tmp_path, status)
+def test_a_job_that_a_fault_ended_is_queued_again(storage: Path, status: int) -> None:
+    code, calls, _errors = run_job(storage, status)
 
     assert code == status
     assert "scontrol requeue 17" in calls
     assert re.search(r"srun --kill-on-bad-exit=1 .*python3 .*/trainer/train.py --recipe .*/recipes/tiny.json", calls)
 
 
-def test_a_job_is_not_queued_for_ever(tmp_path: Path) -> None:
-    assert "requeue" not in run_job(tmp_path, 137, restarts=3)[1]
+def test_a_job_is_not_queued_for_ever(storage: Path) -> None:
+    assert "requeue" not in run_job(storage, 137, restarts=3)[1]
+
+
+def test_a_run_has_a_directory_that_only_its_user_can_read(storage: Path) -> None:
+    run = storage / f"runs/{user_name()}/tiny-17"
+    code, calls, _errors = run_job(storage, 0)
+
+    assert code == 0
+    assert f"--directory {run} --checkpoints {run}/checkpoints" in calls
+    assert stat.S_IMODE(run.stat().st_mode) == 0o700
+    assert run.stat().st_uid == VICTIM
+
+
+def test_only_the_same_job_goes_on_in_a_directory_that_is_there(storage: Path) -> None:
+    """A number of a job comes again after the state of Slurm was lost."""
+    assert run_job(storage, 75)[0] == 75
+    assert run_job(storage, 0, restarts=1)[0] == 0
+    (storage / "calls").write_text("")
+    code, calls, errors = run_job(storage, 0)
+
+    assert (code, calls) == (64, "")
+    assert "tiny-17 is there already, of another job with this number" in errors
+    assert run_job(storage, 0, GPUCLUSTER_RUN=f"{storage}/runs/{user_name()}/tiny-17")[0] == 0
+
+
+@needs_root
+def test_a_job_of_root_is_refused(storage: Path) -> None:
+    code, calls, errors = run_job(storage, 0, user=0)
+
+    assert (code, calls) == (64, "")
+    assert "root does not train" in errors
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_job_never_makes_the_directory_of_its_user(storage: Path, named: bool) -> None:
+    """Whom the role does not know names a directory below the home, whose parent is there."""
+    (storage / f"runs/{user_name()}").rmdir()
+    more = {"GPUCLUSTER_RUN": f"{storage}/home/runs/first"} if named else {}
+    code, calls, errors = run_job(storage, 0, **more)
+
+    assert (code, calls) == (64, "")
+    assert ("No such file" if named else "is missing. An administrator adds you to training_users") in errors
+    if named:
+        (storage / "home/runs").mkdir(parents=True)
+        give(storage / "home", VICTIM, 0o700)
+        give(storage / "home/runs", VICTIM, 0o755)
+        assert run_job(storage, 0, **more)[0] == 0
+
+
+@needs_root
+@pytest.mark.parametrize("way", ["user", "run", "link", "writable", "above", "restart"])
+def test_no_job_goes_on_from_what_another_user_made(storage: Path, way: str) -> None:
+    """The old layout, in which everybody could write to the directory of all runs."""
+    runs, mine = storage / "runs", storage / f"runs/{user_name()}"
+    trap = mine / "tiny-17"
+    (storage / "theirs/checkpoints").mkdir(parents=True)
+    give(storage / "theirs", ATTACKER, 0o777)
+    if way == "link":
+        trap.symlink_to(storage / "theirs")
+    else:
+        trap.mkdir()
+        give(trap, ATTACKER if way in ("run", "restart") else VICTIM, 0o777 if way in ("run", "writable") else 0o755)
+    if way == "user":
+        give(mine, ATTACKER, 0o777)
+    if way == "above":
+        give(runs, 0, 0o777)
+    code, calls, errors = run_job(storage, 0, restarts=1, **({} if way == "restart" else {"GPUCLUSTER_RUN": str(trap)}))
+
+    assert (code, calls) == (64, ""), errors
+    expected = {
+        "user": f"{mine} belongs to {ATTACKER}",
+        "run": f"{trap} belongs to {ATTACKER}",
+        "restart": f"{trap} belongs to {ATTACKER}",
+        "link": f"{trap} is a link",
+        "writable": f"{trap} can be written by everybody (mode 0777)",
+        "above": f"{runs} can be written by everybody (mode 0777)",
+    }
+    assert expected[way] in errors
+
+
+def test_the_other_scripts_use_a_directory_of_the_user_too() -> None:
+    for backend in ("nemo", "metaseq"):
+        script = rendered(backend, training_recipe="gpt3_126m", gpucluster_hardware=H200)
+        assert '/claim.py" ' in script
+        assert "mkdir" not in script
+        assert is_shell(script)
 
 
 def test_what_compiling_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

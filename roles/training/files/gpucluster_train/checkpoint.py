@@ -6,11 +6,14 @@ Checkpoints of all ranks, written by torch.distributed.checkpoint.
 
 A checkpoint is a directory C(step-00000120). It has another name until it is complete, and the file C(latest) names the
 last complete one. So a job that dies while it writes, or a full disk, leaves the checkpoint before.
+
+PyTorch reads parts of a checkpoint as pickles, which are programs. So nothing is read that another user can write.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 import typing as t
@@ -18,6 +21,8 @@ import typing as t
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+from . import trust
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +33,8 @@ KEEP = 2
 # Bytes for each weight: FP32 weight and two moments, and a fifth more for names and for the ends of blocks.
 BYTES = 14.4
 _PART = ".part"
+_NAME = re.compile("step-[0-9]{8}")
+_Result = t.TypeVar("_Result")
 
 
 class CheckpointError(Exception):
@@ -39,27 +46,31 @@ class Checkpoints:
 
     def __init__(self, directory: Path, rank: int) -> None:
         """Remove what an interrupted run left incomplete."""
-        self.directory, self.rank = directory, rank
-        if rank == 0:
-            directory.mkdir(parents=True, exist_ok=True)
-            for part in directory.glob(f"step-*{_PART}"):
-                shutil.rmtree(part, ignore_errors=True)
-        dist.barrier()
+        self.directory, self.rank = directory.absolute(), rank
+        # What a group may write is not read again.
+        os.umask(os.umask(0o077) | 0o022)
+        self._together(self._tidy)
+
+    def _tidy(self) -> None:
+        trust.check_above(str(self.directory), trust.trusted_above())
+        self.directory.mkdir(parents=True, exist_ok=True)
+        trust.check(str(self.directory), trust.trusted(), trust.trusted_above())
+        for part in self.directory.glob(f"step-*{_PART}"):
+            shutil.rmtree(part, ignore_errors=True)
 
     def latest(self) -> int | None:
         """Return the step of the last complete checkpoint, as the first rank sees it."""
-        found: list[t.Any] = [self._latest() if self.rank == 0 else None]
-        dist.broadcast_object_list(found, src=0)
-        step: int | None = found[0]
-        return step
+        return self._together(self._latest)
 
     def _latest(self) -> int | None:
         try:
             name = (self.directory / "latest").read_text(encoding="utf-8").strip()
         except FileNotFoundError:
             return None
-        if not (self.directory / name / ".metadata").is_file():
+        if not (_NAME.fullmatch(name) and (self.directory / name / ".metadata").is_file()):
             raise CheckpointError(f"{self.directory / 'latest'} names {name}, but that is no complete checkpoint")
+        trust.check(str(self.directory / name), trust.trusted(), trust.trusted_above())
+        trust.check_content(str(self.directory / name), trust.trusted())
         return int(name.rpartition("-")[2])
 
     def save(
@@ -87,18 +98,21 @@ class Checkpoints:
             raise CheckpointError(f"No space left on device: step {step} needs {needed} bytes, {space} are free")
         return space
 
-    def _together(self, work: t.Callable[[], int]) -> int:
+    def _together(self, work: t.Callable[[], _Result]) -> _Result:
         """Let the first rank work; all ranks get its result or its error."""
-        found: list[t.Any] = [0, ""]
+        found: list[t.Any] = [None, None]
         if self.rank == 0:
             try:
                 found[0] = work()
-            except (OSError, CheckpointError) as error:
-                found[1] = str(error)
+            except (CheckpointError, trust.TrustError) as error:
+                found[1] = error
+            except OSError as error:
+                found[1] = CheckpointError(str(error))
         dist.broadcast_object_list(found, src=0)
         if found[1]:
-            raise CheckpointError(found[1])
-        return int(found[0])
+            raise found[1]
+        result: _Result = found[0]
+        return result
 
     def _publish(self, part: Path, name: str, fault: str | None) -> int:
         """Give a complete checkpoint its name, point to it, and remove old ones; return its bytes."""

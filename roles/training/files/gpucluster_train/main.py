@@ -4,8 +4,9 @@
 """
 Train a model by a recipe, on GPUs (NCCL) or on CPUs (gloo).
 
-Exit status: 0 done, 64 the recipe does not fit, 65 the loss is no number, 75 ended by a signal after a checkpoint
-(start it again and it goes on), 74 no checkpoint could be written at the end, 1 any other error.
+Exit status: 0 done, 64 the recipe does not fit, or another user can write the checkpoints, 65 the loss is no number, 75
+ended by a signal after a checkpoint (start it again and it goes on), 74 no checkpoint could be written at the end, 1
+any other error.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import sys
 from pathlib import Path
 
-from . import place
+from . import place, trust
 from . import recipe as recipes
 
 EXIT_REFUSED = 64
@@ -83,6 +84,7 @@ def main(argv: list[str] | None = None) -> int:
         if rank.rank == 0:
             print(f"{options.recipe}: {'; '.join(faults)}", file=sys.stderr)
         return EXIT_REFUSED
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", place.own_cache())
     from . import parallel, run  # torch takes seconds
 
     world = parallel.place(rank, options.device)
@@ -91,4 +93,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"torch.compile needs {lacks} on each node; or use --compile=none", file=sys.stderr)
         return EXIT_REFUSED
     with parallel.joined(world):
-        return run.Run(options, recipe, world).train()
+        try:
+            return run.Run(options, recipe, world).train()
+        except trust.TrustError as error:
+            if world.first:
+                print(f"the checkpoints are not read: {error}", file=sys.stderr)
+            return EXIT_REFUSED

@@ -1,15 +1,18 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The number of a rank, as torchrun or srun set it."""
+"""The number of a rank, as torchrun or srun set it, and what its machine must have."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sysconfig
+import tempfile
 import typing as t
 from pathlib import Path
+
+from . import trust
 
 
 class Rank(t.NamedTuple):
@@ -35,6 +38,21 @@ def compiler_fault() -> str:
         return "a C compiler (install gcc, or set CC)"
     header = Path(sysconfig.get_path("include")) / "Python.h"
     return "" if header.exists() else f"{header} (install the development package of Python)"
+
+
+def own_cache() -> str:
+    """
+    Return a directory for the programs that torch.compile makes, and loads again in a later run.
+
+    PyTorch itself takes the first one even if another user has made it, with pickles and libraries in it.
+    """
+    path = Path(tempfile.gettempdir()).absolute() / f"torchinductor_{trust.user_name(os.getuid())}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        trust.check(str(path), trust.trusted(), trust.trusted_above())
+    except (OSError, trust.TrustError):
+        return tempfile.mkdtemp(prefix=f"{path.name}_")
+    return str(path)
 
 
 def _number(*names: str) -> int:

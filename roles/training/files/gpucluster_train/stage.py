@@ -19,6 +19,11 @@ import time
 import typing as t
 from pathlib import Path
 
+try:
+    from . import trust
+except ImportError:  # as a program of its own
+    import trust  # type: ignore[no-redef]
+
 
 class StageError(Exception):
     """A file cannot be copied; the message names the cause."""
@@ -30,7 +35,7 @@ def main(argv: t.Sequence[str]) -> int:
     begin = time.monotonic()
     try:
         copied = stage(Path(os.path.expandvars(directory)), [Path(path) for path in paths])
-    except (StageError, OSError) as error:
+    except (StageError, trust.TrustError, OSError) as error:
         print(f"{socket.gethostname()}: cannot copy the data to {directory}: {error}", file=sys.stderr)
         return 1
     seconds = time.monotonic() - begin
@@ -47,6 +52,8 @@ def stage(directory: Path, sources: t.Sequence[Path]) -> int:
     if len(set(names)) < len(names):
         raise StageError(f"two files have the same name: {', '.join(sorted(names))}")
     directory.mkdir(parents=True, exist_ok=True)
+    # Else another user could put a link there, and this would write to one of our own files.
+    trust.check_above(f"{directory.absolute()}/.", trust.trusted_above())
     return sum(_copy(source, directory / source.name) for source in sources)
 
 
@@ -90,12 +97,16 @@ def _room(source: Path, part: Path) -> None:
 def _locked(part: Path) -> t.Iterator[Path]:
     """Wait until no other process writes this file; the kernel ends the lock of a process that was killed."""
     while True:
-        with part.open("ab") as stream:
+        with open(part, "ab", opener=_no_link) as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             # Who held the lock may have renamed or removed the file.
             if _inode(part) == os.fstat(stream.fileno()).st_ino:
                 yield part
                 return
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _inode(path: Path) -> int | None:

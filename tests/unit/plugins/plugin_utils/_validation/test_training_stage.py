@@ -121,7 +121,40 @@ def test_the_job_is_one_of_the_user_on_the_chosen_nodes() -> None:
     assert job["submit_options"]["uid"] == "alice"
     assert job["submit_options"]["ntasks_per_node"] == 1
     assert job["script"] == "#!/bin/sh\n"
-    assert job["submit_options"]["export"].startswith("ALL,GPUCLUSTER_RUN=/shared/t/runs/validation-")
+    assert job["submit_options"]["export"].startswith("ALL,GPUCLUSTER_RUN=/shared/t/runs/alice/validation-")
+
+
+def test_root_makes_and_reads_nothing_in_the_directory_of_the_user() -> None:
+    """There the user can put links to files of others."""
+    host = Host(log(), state="FAILED")
+    host.logs = [log(30)]
+    raw = measured(host)
+    directory = raw["runs"]["all"]["directory"]
+    made = [arguments["argv"][3:] for arguments in host.arguments("command") if "mkdir" in arguments["argv"]]
+
+    assert made == [["runuser", "-u", "alice", "--", "mkdir", "--mode=0700", "--", directory]]
+    assert host.arguments("file") == []
+    looks = host.arguments("training_log_info")
+    assert {look["path"] for look in looks} == {f"{directory}/log.jsonl", f"{directory}/slurm.log"}
+    assert {look["user"] for look in looks} == {"alice"}
+
+
+def test_a_directory_that_the_user_cannot_make_ends_the_stage() -> None:
+    class Full(Host):
+        def _command(self, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
+            return {"rc": 1, "stdout": "", "stderr": "mkdir: File exists"}
+
+    with pytest.raises(StoppedError, match=r"alice cannot make /shared/t/runs/alice/validation-.*: mkdir: File exists"):
+        measured(Full(log()))
+
+
+@pytest.mark.parametrize("user", ["root", ""])
+def test_no_job_of_root_trains(user: str) -> None:
+    host = Host(log())
+    with pytest.raises(StoppedError, match="training_user: found root or nothing; allowed: another user"):
+        measured(host, user=user)
+
+    assert host.calls == []
 
 
 def test_progress_is_told_while_the_job_runs() -> None:
@@ -276,7 +309,7 @@ def test_a_requeued_job_does_not_wait_two_minutes() -> None:
     class Queue(Host):
         def _command(self, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
             found = super()._command(arguments)
-            return {**found, "stdout": "PENDING BeginTime"} if self.looks == 1 and found["stdout"] else found
+            return {**found, "stdout": "PENDING BeginTime"} if found["stdout"] and self.looks == 1 else found
 
     host = Queue(log())
     measured(host)

@@ -1,0 +1,208 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The trainer runs nothing that another user has made: checkpoints, caches of the compiler, links on local drives."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import stat
+import sys
+import tempfile
+import types
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.tests.unit.roles.another_user import ATTACKER, give, needs_root
+from ansible_collections.hpcai.gpucluster.tests.unit.roles.test_trainer import STAGE, TRUST, load
+
+STEP = "step-00000007"
+
+
+class Program:
+    """A pickle that makes a file where it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
+    def __reduce__(self) -> tuple[t.Any, tuple[str, int]]:
+        return os.open, (self.path, os.O_CREAT)
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> t.Any:
+    """Return the module checkpoint with one rank, and a PyTorch that reads the metadata of a checkpoint as it does."""
+
+    def read(_state: t.Any, checkpoint_id: str) -> None:
+        pickle.loads((Path(checkpoint_id) / ".metadata").read_bytes())
+
+    names = ("torch", "torch.distributed", "torch.distributed.checkpoint", "torch.distributed.checkpoint.state_dict")
+    for name in names:
+        module: t.Any = types.ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, module)
+        parent, _dot, last = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], last, module)
+    sys.modules[names[1]].broadcast_object_list = lambda found, src: None  # type: ignore[attr-defined]
+    sys.modules[names[2]].load = read  # type: ignore[attr-defined]
+    sys.modules[names[3]].get_state_dict = lambda *_all: ({}, {})  # type: ignore[attr-defined]
+    sys.modules[names[3]].set_state_dict = lambda *_all, **_more: None  # type: ignore[attr-defined]
+    monkeypatch.delitem(sys.modules, "gpucluster_train.checkpoint", raising=False)
+    mask = os.umask(0o022)
+    yield load("checkpoint")
+    os.umask(mask)
+    sys.modules.pop("gpucluster_train.checkpoint", None)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """Return the checkpoints of an earlier attempt, one of which has a program in it."""
+    directory = tmp_path / "run/checkpoints"
+    (directory / STEP).mkdir(parents=True)
+    (directory / "latest").write_text(f"{STEP}\n")
+    (directory / STEP / ".metadata").write_bytes(pickle.dumps(Program(tmp_path / "ran")))
+    (directory / STEP / "__0_0.distcp").write_bytes(b"")
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        path.chmod(path.stat().st_mode & ~0o022)
+    return directory
+
+
+def resume(reader: t.Any, directory: Path) -> int | None:
+    checkpoints = reader.Checkpoints(directory, 0)
+    step: int | None = checkpoints.latest()
+    if step is not None:
+        checkpoints.load(step, None, None)
+    return step
+
+
+def test_a_run_goes_on_from_its_own_checkpoint(reader: t.Any, kept: Path, tmp_path: Path) -> None:
+    assert resume(reader, kept) == 7
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_run_without_checkpoints_begins(reader: t.Any, tmp_path: Path) -> None:
+    assert resume(reader, tmp_path / "new/checkpoints") is None
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["..", ".", STEP, f"{STEP}/.metadata", f"{STEP}/__0_0.distcp"])
+@pytest.mark.parametrize("fault", ["owner", "mode", "link"])
+def test_a_checkpoint_that_another_user_can_change_is_not_read(
+    reader: t.Any, kept: Path, tmp_path: Path, name: str, fault: str
+) -> None:
+    path = Path(os.path.normpath(kept / name))
+    if fault == "owner":
+        give(path, ATTACKER, stat.S_IMODE(path.stat().st_mode))
+    elif fault == "mode":
+        give(path, 0, 0o777)
+        os.chown(path, 0, ATTACKER)
+    else:
+        real = path.rename(tmp_path / "elsewhere")
+        path.symlink_to(real)
+        os.chown(path, ATTACKER, ATTACKER, follow_symlinks=False)
+
+    with pytest.raises(
+        TRUST.TrustError, match=f"^{path} (belongs to|can be written by everybody|is a link|is no regular)"
+    ):
+        resume(reader, kept)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", [f"../theirs/{STEP}", "../run/checkpoints", f"{STEP}/../../{STEP}"])
+def test_the_pointer_names_a_checkpoint_of_its_directory(reader: t.Any, kept: Path, tmp_path: Path, name: str) -> None:
+    (kept / "latest").write_text(name)
+    (tmp_path / "run/theirs").mkdir()
+    (kept / STEP).rename(tmp_path / "run/theirs" / STEP)
+
+    with pytest.raises(reader.CheckpointError, match="but that is no complete checkpoint"):
+        resume(reader, kept)
+    assert not (tmp_path / "ran").exists()
+
+
+@needs_root
+def test_all_ranks_get_the_refusal(reader: t.Any, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[t.Any] = []
+    monkeypatch.setattr(
+        reader.dist, "broadcast_object_list", lambda found, src: sent.append(pickle.loads(pickle.dumps(found)))
+    )
+    give(kept, ATTACKER, 0o755)
+    with pytest.raises(TRUST.TrustError):
+        reader.Checkpoints(kept, 0)
+
+    assert isinstance(sent[-1][1], TRUST.TrustError)
+
+
+def test_what_a_run_writes_can_be_read_again(reader: t.Any, tmp_path: Path) -> None:
+    """Many distributions let the group of a user write, by the umask of a login."""
+    os.umask(0o002)
+    reader.Checkpoints(tmp_path / "run/checkpoints", 0)
+
+    assert stat.S_IMODE((tmp_path / "run/checkpoints").stat().st_mode) & 0o022 == 0
+
+
+@pytest.mark.parametrize("found", ["nothing", "mine", pytest.param("theirs", marks=needs_root), "open", "link"])
+def test_no_compiled_program_of_another_user_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str
+) -> None:
+    """PyTorch keeps programs and pickles in a directory of /tmp whose name everybody knows."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    path = tmp_path / f"torchinductor_{TRUST.user_name(os.getuid())}"
+    if found == "link":
+        (tmp_path / "theirs").mkdir()
+        path.symlink_to(tmp_path / "theirs")
+    elif found != "nothing":
+        path.mkdir()
+        give(path, ATTACKER if found == "theirs" else os.getuid(), 0o777 if found == "open" else 0o700)
+    cache = load("place").own_cache()
+
+    assert (cache == str(path)) is (found in ("nothing", "mine"))
+    assert stat.S_IMODE(os.lstat(cache).st_mode) == 0o700
+    assert os.lstat(cache).st_uid == os.getuid()
+
+
+def test_a_link_on_a_local_drive_is_not_written_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("shared", "local"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "shared/a.bin").write_bytes(b"data")
+    (tmp_path / "keys").write_text("my keys")
+    (tmp_path / "local/.a.bin.part").symlink_to(tmp_path / "keys")
+
+    assert STAGE.main([str(tmp_path / "local"), str(tmp_path / "shared/a.bin")]) == 1
+    assert (tmp_path / "keys").read_text() == "my keys"
+    (tmp_path / "local/.a.bin.part").unlink()
+    (tmp_path / "local").chmod(0o777)
+    assert STAGE.main([str(tmp_path / "local"), str(tmp_path / "shared/a.bin")]) == 1
+    assert "local can be written by everybody (mode 0777). Its owner runs chmod go-w or chmod +t on it" in (
+        capsys.readouterr().err
+    )
+    (tmp_path / "local").chmod(0o1777)
+    assert STAGE.main([str(tmp_path / "local"), str(tmp_path / "shared/a.bin")]) == 0
+
+
+def test_in_a_container_of_a_user_the_directories_above_belong_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers, overflow = tmp_path / "uid_map", tmp_path / "overflowuid"
+    monkeypatch.setattr(TRUST, "_USER_NAMESPACE", str(numbers))
+    monkeypatch.setattr(TRUST, "_OVERFLOW", str(overflow))
+    overflow.write_text("65534\n")
+    numbers.write_text("      2001       2001          1\n")
+    assert TRUST.trusted_above() == {0, os.getuid(), 65534}
+
+    numbers.write_text("         0          0 4294967295\n")
+    assert TRUST.trusted_above() == TRUST.trusted() == {0, os.getuid()}
+
+
+def test_links_of_root_above_lead_to_directories_that_are_judged(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make such a link")
+    (tmp_path / "disk/run").mkdir(parents=True)
+    (tmp_path / "shared").symlink_to(tmp_path / "disk")
+    TRUST.check(str(tmp_path / "shared/run"), {0})
+    (tmp_path / "disk").chmod(0o777)
+
+    with pytest.raises(TRUST.TrustError, match="disk can be written by everybody"):
+        TRUST.check(str(tmp_path / "shared/run"), {0})
