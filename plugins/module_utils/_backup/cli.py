@@ -63,15 +63,21 @@ class Backup:
             self._say(name)
         return 0
 
-    def restore(self, name: str, parts: Sequence[str], save: bool) -> int:
-        """Restore database and state directory from a backup, after the present ones are saved."""
+    def restore(self, name: str, parts: Sequence[str], save: bool, alone: bool = False) -> int:
+        """
+        Restore database and state directory from a backup, after the present ones are saved.
+
+        C(alone) says that slurmctld runs on no other machine, where Slurm cannot be asked.
+        """
         files = self._store.files(name)
         wanted = [
             file for file in (DATABASE, STATE) if file in files and (not parts or file.partition(".")[0] in parts)
         ]
         if not wanted:
             raise BackupError(f"{name} has none of the wanted parts; it has: {', '.join(files)}")
-        others = daemons.controllers_elsewhere(self._host)
+        if STATE in wanted:
+            directory.check_target(self._settings.state_directory)
+        others = [] if alone else daemons.controllers_elsewhere(self._host, required=STATE in wanted)
         if others and STATE in wanted:
             raise BackupError(f"nothing was restored: stop slurmctld on {', '.join(others)} first")
         stopped = self._stop_and_save(_DAEMONS if DATABASE in wanted else _DAEMONS[:1], save)
@@ -133,8 +139,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     host = Host(feeding_runner(_SECONDS))
     try:
         settings = Settings(**json.loads(host.read_required(CONFIG)))
+        backup = Backup(settings, host, print)
+        if arguments.command == "list":
+            return backup.list()
         with _alone(settings.directory):
-            return _command(arguments, Backup(settings, host, print))
+            return _command(arguments, backup)
     except (BackupError, OSError, ValueError, TypeError) as exc:
         sys.stderr.write(f"gpucluster-backup: {exc}\n")
         return 1
@@ -142,13 +151,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(arguments: argparse.Namespace, backup: Backup) -> int:
     if arguments.command == "restore":
-        return backup.restore(arguments.name, arguments.part or [], not arguments.no_save)
-    return backup.list() if arguments.command == "list" else backup.run()
+        return backup.restore(
+            arguments.name, arguments.part or [], not arguments.no_save, arguments.no_other_controller
+        )
+    return backup.run()
 
 
 def _alone(where: str) -> t.IO[str]:
     """Return a lock that only one run of the program has."""
-    Path(where).mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = (Path(where) / ".lock").open("w", encoding="utf-8")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -167,4 +177,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     restore.add_argument("name", help="name of the backup, as list prints it")
     restore.add_argument("--part", action="append", choices=("database", "state"), help="only this part")
     restore.add_argument("--no-save", action="store_true", help="do not save the present state before")
+    restore.add_argument(
+        "--no-other-controller",
+        action="store_true",
+        help="slurmctld runs on no other machine: needed only if scontrol ping cannot tell",
+    )
     return parser.parse_args(argv)

@@ -11,6 +11,8 @@ import shlex
 import socket
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.trusted_directory import new_file
+
 from .store import BackupError
 
 if t.TYPE_CHECKING:
@@ -57,6 +59,7 @@ def find(host: Host) -> Database | None:
 
 def save(database: Database, file: Path, host: Host) -> None:
     """Write a compressed dump. Raise BackupError if it is incomplete."""
+    new_file(file)
     _bash(_DUMP.format(credentials=_CREDENTIALS, name=database.name, file=shlex.quote(str(file))), database, host)
 
 

@@ -11,6 +11,8 @@ import shutil
 import typing as t
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.trusted_directory import new_file, trusted
+
 from .store import BackupError
 
 if t.TYPE_CHECKING:
@@ -23,11 +25,16 @@ _CHANGED = 1  # a file changed or vanished while tar read it; Slurm replaces its
 
 def save(directory: str, names: Sequence[str], archive: Path, host: Host) -> None:
     """Write an archive of some names in a directory."""
+    new_file(archive)
     tar = ["tar", "--create", "--gzip", f"--file={archive}", f"--directory={directory}", "--", *names]
     code, out, err = host.run(tar)
     if code not in (0, _CHANGED):
         raise BackupError(f"{directory}: {err.strip() or out.strip()}")
-    archive.chmod(0o600)
+
+
+def check_target(directory: str) -> None:
+    """Raise UntrustedDirectoryError if somebody else than root can change where a directory is restored."""
+    trusted(str(Path(directory).parent), mode=0o755)
 
 
 def restore(directory: str, archive: Path, host: Host) -> str:

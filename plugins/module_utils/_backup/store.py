@@ -11,9 +11,12 @@ import hashlib
 import json
 import re
 import shutil
+import tempfile
 import typing as t
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.trusted_directory import new_file, trusted
 
 MANIFEST = "manifest.json"
 _PARTIAL = ".partial-"
@@ -27,27 +30,23 @@ class BackupError(Exception):
 
 
 class Store:
-    """Backups below one directory that only root can read."""
+    """Backups below one directory that only root can change."""
 
     def __init__(self, directory: str) -> None:
-        self.directory = Path(directory)
+        """Create the directory if it is missing. Raise UntrustedDirectoryError if others can change it."""
+        self.directory = trusted(directory)
 
     def names(self) -> list[str]:
         """Return the names of the complete backups, the oldest first."""
-        if not self.directory.is_dir():
-            return []
         found = (path for path in self.directory.iterdir() if _NAME.fullmatch(path.name))
         return sorted(path.name for path in found if (path / MANIFEST).is_file())
 
     def begin(self, now: float) -> Path:
         """Return a new directory for the files of a backup. What an interrupted run left is removed."""
         name = self._next_name(datetime.fromtimestamp(now, timezone.utc))
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in self.directory.glob(f"{_PARTIAL}*"):
             shutil.rmtree(old)
-        partial = self.directory / f"{_PARTIAL}{name}"
-        partial.mkdir(mode=0o700)
-        return partial
+        return Path(tempfile.mkdtemp(prefix=f"{_PARTIAL}{name}-", dir=self.directory))
 
     def _next_name(self, now: datetime) -> str:
         """Return the time as a name that sorts after all others, even if the clock was set back."""
@@ -61,8 +60,9 @@ class Store:
         if not files:
             raise BackupError("there is nothing to save on this machine: neither slurmdbd.conf nor a state directory")
         sums = {path.name: digest(path) for path in files}
+        new_file(partial / MANIFEST)
         (partial / MANIFEST).write_text(json.dumps(sums, indent=1) + "\n", encoding="utf-8")
-        name = partial.name[len(_PARTIAL) :]
+        name = partial.name[len(_PARTIAL) :].partition("-")[0]
         partial.rename(self.directory / name)
         return name
 

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import os
 import socket
+import subprocess
 import time
 import typing as t
 from pathlib import Path
@@ -17,7 +20,20 @@ import pytest
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._backup import cli, database, store
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.trusted_directory import UntrustedDirectoryError
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
+THIEF = 4321
+# A user who may write the parent of the backups puts a directory with own files in their place while the program runs.
+STEAL = """
+set -e
+partial=backups/.partial-20261123T120000Z
+mv backups former
+mkdir --mode=0777 backups
+mkdir --mode=0777 $partial
+touch $partial/database.sql.gz $partial/state.tar.gz $partial/paths.tar.gz
+chmod 0666 $partial/*
+"""
 NOON = 1_795_435_200  # 2026-11-23 12:00 UTC
 
 
@@ -29,7 +45,9 @@ class Machine(Host):
         self.conf = "StorageHost=localhost\nStorageLoc=slurm_acct_db\n"
         self.records = "alice"
         self.running: list[str] = []
-        self.controllers = ""
+        self.controllers: tuple[int, str, str] = (0, f"Slurmctld(primary) at {socket.gethostname()} is UP\n", "")
+        self.silent = False
+        self.before: dict[str, t.Callable[[], None]] = {}
         self.refused = ""
         self.given: list[str] = []
         self.broken = False
@@ -38,6 +56,8 @@ class Machine(Host):
         return self.conf if path == database.CONFIG else super().read(path)
 
     def systemctl(self, verb: str, unit: str) -> tuple[int, str, str]:
+        if verb == "is-active" and self.silent:
+            return 1, "", "Failed to connect to bus: Connection refused"
         if verb == "is-active":
             return int(unit not in self.running), "active\n" if unit in self.running else "inactive\n", ""
         if f"{verb} {unit}" == self.refused:
@@ -46,10 +66,11 @@ class Machine(Host):
         return 0, "", ""
 
     def answer(self, args: list[str], data: str | None = None) -> tuple[int, str, str]:
+        self.before.get(args[0], lambda: None)()
         if args[0] == "systemctl":
             return self.systemctl(args[1], args[2])
-        if args[0] == "scontrol":
-            return 0, self.controllers, ""
+        if "scontrol" in args:
+            return self.controllers
         if args[0] != "bash":
             return bounded_run.feeding_runner(60)(args, data)
         self.given.append(data or "")
@@ -173,13 +194,88 @@ def test_another_controller_that_runs_is_named(case: Case, monkeypatch: pytest.M
     case.backup.run()
     lose(case)
     case.machine.running = ["slurmctld"]
-    case.machine.controllers = "Slurmctld(primary) at control is UP\nSlurmctld(backup) at gpu4.example.com is UP\n"
+    both = "Slurmctld(primary) at control is UP\nSlurmctld(backup) at gpu4.example.com is UP\n"
+    case.machine.controllers = (0, both, "")
 
     with pytest.raises(store.BackupError, match=r"stop slurmctld on gpu4\.example\.com first"):
         case.backup.restore(case.store.names()[0], [], save=False)
     assert (case.machine.records, case.machine.running) == ("nobody", ["slurmctld"])
     case.backup.restore(case.store.names()[0], ["database"], save=False)
     assert case.said[-1].startswith("restart slurmctld on gpu4.example.com,")
+
+
+STARS = "*****************************************\n"
+BANNER = f"{STARS}** RESTORE SLURMCTLD DAEMON TO SERVICE **\n{STARS}"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (1, f"Slurmctld(primary) at control is DOWN\n{BANNER}", ""),
+        (1, f"Slurmctld(primary) at control is DOWN\nSlurmctld(backup) at gpu4 is DOWN\n{BANNER}", ""),
+        (0, f"Slurmctld(primary) at control is UP\nSlurmctld(backup) at gpu4 is DOWN\n{BANNER}", ""),
+    ],
+)
+def test_a_restore_needs_no_controller_that_runs(
+    case: Case, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, str, str]
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "control")
+    case.backup.run()
+    lose(case)
+    case.machine.controllers = answer
+    case.backup.restore(case.store.names()[0], [], save=False)
+
+    assert (case.state / "job_state").read_text() == "job 7"
+
+
+NOT_TOLD = [
+    (1, "", "scontrol: fatal: Could not establish a configuration source"),
+    (124, "", "scontrol did not answer"),
+    (127, "", "scontrol cannot be started"),
+    (0, "", ""),
+    (0, "Slurmctld(primary) at control is STANDBY\n", ""),
+    (0, "Slurmctld(primary) at control is UP\nSlurmctld(backup) at gpu4 answers\n", ""),
+    (0, '{"pings": []}\n', ""),
+    (2, "Slurmctld(primary) at control is UP\n", "Segmentation fault"),
+]
+
+
+@pytest.mark.parametrize("answer", NOT_TOLD)
+def test_nothing_is_restored_if_slurm_does_not_tell_which_controllers_run(
+    case: Case, answer: tuple[int, str, str]
+) -> None:
+    case.backup.run()
+    lose(case)
+    case.machine.running = ["slurmctld", "slurmdbd"]
+    case.machine.controllers = answer
+    (name,) = case.store.names()
+
+    with pytest.raises(store.BackupError, match="'scontrol ping' does not tell which controllers run"):
+        case.backup.restore(name, [], save=False)
+    assert (case.machine.records, (case.state / "job_state").read_text()) == ("nobody", "no jobs")
+    assert case.machine.running == ["slurmctld", "slurmdbd"]
+    case.backup.restore(name, [], save=False, alone=True)
+    assert case.machine.records == "alice"
+
+
+def test_a_machine_without_commands_of_slurm_restores_its_database(case: Case) -> None:
+    case.backup.run()
+    lose(case)
+    case.machine.controllers = (127, "", "scontrol cannot be started")
+    case.backup.restore(case.store.names()[0], ["database"], save=False)
+
+    assert case.machine.records == "alice"
+
+
+def test_nothing_is_restored_if_systemd_does_not_tell_whether_a_daemon_runs(case: Case) -> None:
+    case.backup.run()
+    lose(case)
+    case.machine.running = ["slurmctld", "slurmdbd"]
+    case.machine.silent = True
+
+    with pytest.raises(store.BackupError, match="'systemctl is-active slurmctld' does not tell whether it runs"):
+        case.backup.restore(case.store.names()[0], [], save=False)
+    assert case.machine.records == "nobody"
 
 
 def test_a_damaged_backup_is_not_restored(case: Case) -> None:
@@ -237,10 +333,68 @@ def test_a_backup_after_the_clock_was_set_back_is_the_newest(case: Case, monkeyp
 def test_only_root_can_read_a_backup(case: Case) -> None:
     case.backup.run()
     directory = case.store.directory / case.store.names()[0]
+    assert {path.name: path.stat().st_mode & 0o077 for path in directory.iterdir()} == dict.fromkeys(
+        (cli.DATABASE, cli.STATE, cli.PATHS, store.MANIFEST), 0
+    )
 
     assert case.store.directory.stat().st_mode & 0o077 == 0
     assert directory.stat().st_mode & 0o077 == 0
     assert set(json.loads((directory / store.MANIFEST).read_text())) == {cli.DATABASE, cli.STATE, cli.PATHS}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="plays another user")
+@pytest.mark.parametrize("mode", [0o2775, 0o777])
+def test_another_user_gets_nothing_of_a_backup(case: Case, tmp_path: Path, mode: int) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    os.chown(shared, -1, THIEF)
+    shared.chmod(mode)
+
+    def steal() -> None:
+        case.machine.before.clear()
+        subprocess.run(
+            ["sh", "-c", STEAL], cwd=shared, user=THIEF, group=THIEF, extra_groups=[], check=True, timeout=PATIENCE
+        )
+
+    case.machine.before["bash"] = steal
+    with contextlib.suppress(UntrustedDirectoryError):
+        cli.Backup(cli.Settings(str(shared / "backups"), 2, str(case.state), []), case.machine, print).run()
+    assert [path for path in shared.rglob("*.gz") if path.stat().st_uid == THIEF and path.stat().st_size] == []
+    assert not list(shared.rglob("*.gz"))
+
+
+@pytest.mark.parametrize("command", [["run"], ["list"], ["restore", "20261123T120000Z"]])
+def test_no_command_uses_a_directory_that_others_can_write(
+    case: Case,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+) -> None:
+    shared = tmp_path / "shared"
+    case.backup.run()
+    case.store.directory.rename(shared)
+    shared.chmod(0o2770)
+    config = tmp_path / "backup.json"
+    config.write_text(json.dumps(cli.Settings(str(shared), 2, str(case.state), [])._asdict()))
+    monkeypatch.setattr(cli, "CONFIG", str(config))
+
+    assert cli.main(command) == 1
+    said = capsys.readouterr()
+    assert f"gpucluster-backup: {shared} is no safe place: {shared} has the mode 2770" in said.err
+    assert said.out == ""
+    assert not list(shared.glob(".*"))
+
+
+def test_a_state_directory_that_others_can_replace_is_not_restored(case: Case) -> None:
+    case.backup.run()
+    case.machine.running = ["slurmctld"]
+    case.state.parent.chmod(0o777)
+    lose(case)
+
+    with pytest.raises(UntrustedDirectoryError, match="has the mode 0777"):
+        case.backup.restore(case.store.names()[0], ["state"], save=False)
+    assert ((case.state / "job_state").read_text(), case.machine.running) == ("no jobs", ["slurmctld"])
 
 
 def test_a_machine_with_nothing_to_save_fails(case: Case, tmp_path: Path) -> None:
