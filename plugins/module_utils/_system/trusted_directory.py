@@ -45,12 +45,26 @@ def trusted(path: str, mode: int = 0o700) -> Path:
             inner = _entered(step, handle, mode if step == wanted else 0o755)
             os.close(handle)
             handle = inner
-            fault = _fault(os.fstat(handle), step == wanted)
-            if fault:
-                raise UntrustedDirectoryError(f"{wanted} is no safe place: {step} {fault}; {_ALLOWED}")
+            why = fault(os.fstat(handle), sticky=step != wanted)
+            if why:
+                raise UntrustedDirectoryError(f"{wanted} is no safe place: {step} {why}; {_ALLOWED}")
     finally:
         os.close(handle)
     return wanted
+
+
+def fault(found: os.stat_result, sticky: bool = False) -> str:
+    """
+    Return what lets others than root change a directory, or an empty string.
+
+    In a sticky one, which C(sticky) accepts, others can make entries, but cannot replace those of root.
+    """
+    if found.st_uid not in (0, os.geteuid()):
+        squashed = ", as root is called on a share that squashes root" if found.st_uid == _NOBODY else ""
+        return f"belongs to the user {found.st_uid}{squashed}"
+    if found.st_mode & 0o022 and not (sticky and found.st_mode & stat.S_ISVTX):
+        return f"has the mode {stat.S_IMODE(found.st_mode):04o}, so that others can write it"
+    return ""
 
 
 def new_file(path: Path) -> None:
@@ -70,13 +84,3 @@ def _entered(step: Path, parent: int, mode: int) -> int:
     except OSError as exc:
         link = "is a symbolic link, and only the path that it leads to can be checked" if step.is_symlink() else ""
         raise UntrustedDirectoryError(f"{step} {link or f'cannot be used: {exc.strerror}'}; {_ALLOWED}") from exc
-
-
-def _fault(found: os.stat_result, last: bool) -> str:
-    """Return what lets others change a directory, or an empty string."""
-    if found.st_uid not in (0, os.geteuid()):
-        squashed = ", as root is called on a share that squashes root" if found.st_uid == _NOBODY else ""
-        return f"belongs to the user {found.st_uid}{squashed}"
-    if found.st_mode & 0o022 and (last or not found.st_mode & stat.S_ISVTX):
-        return f"has the mode {stat.S_IMODE(found.st_mode):04o}, so that others can write it"
-    return ""

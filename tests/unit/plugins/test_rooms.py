@@ -44,6 +44,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_elastic": {"_azure_machine", "_system"},
     "_repair": {"_azure_machine", "_elastic", "_health", "_system"},
     "_backup": {"_system"},
+    "_image": {"_system"},
     "_firewall": {"_system"},
     "_motd": {"_system"},
     "_software": set(),
