@@ -30,7 +30,10 @@ attributes:
     support: full
 options:
   path:
-    description: Path of the image file.
+    description:
+      - Path of the image file.
+      - Its directory and all parents must belong to root, or to nobody on a share that squashes root, and only their
+        owner may write them; a parent may also be sticky. With O(state=present), a missing directory is created.
     type: path
     required: true
   state:
@@ -128,6 +131,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import cr
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import image as images
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import registry
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.quiet_module import QuietModule
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.trusted_directory import trusted
 
 if t.TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -173,7 +177,8 @@ class Task:
         self._space(needed)
         if self._module.check_mode:
             return True, wanted
-        self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        # Users run what is in it. Who could replace it would also choose where root writes.
+        trusted(str(self._path.parent), 0o755, squashed=True)
         part = self._path.with_name(f".{self._path.name}.part")
         try:
             done = self._bring(source, wanted, part)

@@ -6,8 +6,8 @@ lab=$1 network=10.213.$2 root=$3 key=$4
 shared=$(podman volume inspect --format '{{.Mountpoint}}' "$lab-shared")
 rm -rf "$root"
 mkdir -p "$root"
-tar --extract --file "$shared/images/node.tar" --directory "$root" --numeric-owner --same-permissions --acls --xattrs
-rm -r "$shared/images"
+tar --extract --file "$shared/node/node.tar" --directory "$root" --numeric-owner --same-permissions --acls --xattrs
+rm -r "$shared/node"
 
 begin=$EPOCHSECONDS
 podman run --detach --replace --name "$lab-gpu2" --hostname gpu2 --systemd=always --privileged --network "$lab" --ip "$network.22" \

@@ -29,11 +29,12 @@ class UntrustedDirectoryError(OSError):
     """Somebody else than root can change or replace a directory. The message says which one, and what is allowed."""
 
 
-def trusted(path: str, mode: int = 0o700) -> Path:
+def trusted(path: str, mode: int = 0o700, squashed: bool = False) -> Path:
     """
     Return a directory that only root can change or replace. Create it and its parents if they are missing.
 
-    Without root's rights, the own user may own directories as well.
+    Without root's rights, the own user may own directories as well. With C(squashed), nobody may own them, too, as whom
+    root writes on a share that squashes root: for files without secrets, because what runs as nobody can change them.
     """
     wanted = Path(path)
     if not wanted.is_absolute() or ".." in wanted.parts:
@@ -45,7 +46,7 @@ def trusted(path: str, mode: int = 0o700) -> Path:
             inner = _entered(step, handle, mode if step == wanted else 0o755)
             os.close(handle)
             handle = inner
-            why = fault(os.fstat(handle), sticky=step != wanted)
+            why = fault(os.fstat(handle), sticky=step != wanted, squashed=squashed)
             if why:
                 raise UntrustedDirectoryError(f"{wanted} is no safe place: {step} {why}; {_ALLOWED}")
     finally:
@@ -53,15 +54,15 @@ def trusted(path: str, mode: int = 0o700) -> Path:
     return wanted
 
 
-def fault(found: os.stat_result, sticky: bool = False) -> str:
+def fault(found: os.stat_result, sticky: bool = False, squashed: bool = False) -> str:
     """
     Return what lets others than root change a directory, or an empty string.
 
     In a sticky one, which C(sticky) accepts, others can make entries, but cannot replace those of root.
     """
-    if found.st_uid not in (0, os.geteuid()):
-        squashed = ", as root is called on a share that squashes root" if found.st_uid == _NOBODY else ""
-        return f"belongs to the user {found.st_uid}{squashed}"
+    if found.st_uid not in (0, os.geteuid(), _NOBODY if squashed else 0):
+        nobody = ", as root is called on a share that squashes root" if found.st_uid == _NOBODY else ""
+        return f"belongs to the user {found.st_uid}{nobody}"
     if found.st_mode & 0o022 and not (sticky and found.st_mode & stat.S_ISVTX):
         return f"has the mode {stat.S_IMODE(found.st_mode):04o}, so that others can write it"
     return ""

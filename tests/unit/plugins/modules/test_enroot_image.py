@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import image as images
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.trusted_directory import UntrustedDirectoryError
 from ansible_collections.hpcai.gpucluster.plugins.modules import enroot_image
 
 NAME = "nvcr.io/nvidia/pytorch:25.10-py3"
@@ -136,3 +138,22 @@ def test_removal_takes_the_record_along(tmp_path: Path) -> None:
     assert task.absent()
     assert list(tmp_path.glob("a.sqsh*")) == []
     assert not task.absent()
+
+
+@pytest.mark.parametrize("mode", [0o2775, 0o777])
+def test_an_image_is_not_written_where_users_can_write(tmp_path: Path, mode: int) -> None:
+    """A user could put a link to a file of the machine there, or another image."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(mode)
+    victim = tmp_path / "victim"
+    victim.write_text("of the machine")
+    (shared / ".a.sqsh.part").symlink_to(victim)
+    (tmp_path / "base.sqsh").write_text("image")
+
+    with contextlib.suppress(UntrustedDirectoryError):
+        bring(Module(tmp_path, path=str(shared / "a.sqsh"), image=str(tmp_path / "base.sqsh")))
+    assert victim.read_text() == "of the machine"
+    with pytest.raises(UntrustedDirectoryError, match=f"shared has the mode {mode:04o}"):
+        bring(Module(tmp_path, path=str(shared / "images/a.sqsh"), image=str(tmp_path / "base.sqsh")))
+    assert [path.name for path in shared.iterdir()] == [".a.sqsh.part"]

@@ -93,6 +93,11 @@ def test_a_share_that_squashes_root_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(UntrustedDirectoryError, match="belongs to the user 65534, as root is called on"):
         trusted(str(place))
+    # For files without secrets.
+    assert trusted(str(place / "images"), squashed=True).is_dir()
+    place.chmod(0o775)
+    with pytest.raises(UntrustedDirectoryError, match="has the mode 0775"):
+        trusted(str(place), squashed=True)
 
 
 @pytest.mark.parametrize("path", ["link", "link/backups"])
