@@ -66,11 +66,12 @@ STATE = frozenset(
         *("var/lib/xml-core", "var/lock", "var/run"),
     )
 )
-# Files that root alone can read, and that have no secrets: rules, public keys, and the parts of a bundle.
+# Files that root alone can read, and that have no secrets: rules, public keys, the parts of a bundle, and the serial of
+# the release that the node accepted, so that a copy refuses older ones.
 PRIVATE = (
     *("etc/sudoers", "etc/sudoers.d", "root/.ssh/authorized_keys"),
     *("var/lib/gpucluster/pull/*.tar", "var/lib/gpucluster/pull/ansible-*"),
-    "var/lib/gpucluster/pull/cache/gpucluster/bundle",
+    *("var/lib/gpucluster/pull/cache/gpucluster/bundle", "var/lib/gpucluster/pull/accepted.json"),
 )
 # Files that an image has in another form.
 ACCOUNTS = ("etc/passwd", "etc/group", "etc/shadow", "etc/gshadow")

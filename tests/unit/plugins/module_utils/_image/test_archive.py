@@ -154,6 +154,7 @@ KEPT = {
     "var/lib/dpkg/status": 0o644,
     "var/cache/gpucluster/slurm/Packages": 0o644,
     "var/lib/gpucluster/pull/0123.tar": 0o600,
+    "var/lib/gpucluster/pull/accepted.json": 0o600,
     "var/lib/gpucluster/pull/ansible-1/plugins/ssh_host_keys.py": 0o644,
     "var/lib/gpucluster/pull/cache/gpucluster/bundle/1/manifest.json": 0o644,
 }
