@@ -90,13 +90,12 @@ import json
 import os
 import pwd
 import stat
-import tempfile
 import typing as t
 from pathlib import Path
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.homes import rights_of
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import credentials
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run, whole_file
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.quiet_module import QuietModule
 
 if t.TYPE_CHECKING:
@@ -132,10 +131,7 @@ def write(path: Path, text: str) -> None:
         path.unlink()
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".credentials.")
-    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
-        stream.write(text)
-    Path(name).replace(path)
+    whole_file.replace(str(path), text.encode("utf-8", "surrogateescape"), 0o600)
 
 
 def settle(account: pwd.struct_passwd, wanted: list[credentials.Login], managed: t.Any, check: bool) -> bool:
@@ -228,7 +224,7 @@ def main() -> None:
         after, changed = apply(module, before)
         if before != after and not module.check_mode:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            path.write_text(json.dumps(after, indent=1) + "\n", encoding="utf-8")
+            whole_file.replace(str(path), f"{json.dumps(after, indent=1)}\n".encode(), 0o644)
     except (OSError, ValueError) as exc:
         module.fail_json(msg=f"the logins at registries cannot be written: {exc}")
     difference = {"diff": {"before": shown(before), "after": shown(after)}} if module._diff else {}

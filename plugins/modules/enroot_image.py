@@ -130,6 +130,7 @@ from ansible.module_utils.urls import open_url
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import credentials as logins
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import image as images
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._enroot import registry
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_file
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.quiet_module import QuietModule
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.trusted_directory import trusted
 
@@ -187,7 +188,7 @@ class Task:
             part.replace(self._path)
         finally:
             part.unlink(missing_ok=True)
-        images.record_path(self._path).write_text(done.text(), encoding="utf-8")
+        whole_file.replace(str(images.record_path(self._path)), done.text().encode(), 0o644)
         return True, done
 
     def _wanted(self) -> tuple[str, images.Record]:
@@ -224,6 +225,7 @@ class Task:
         if not source.startswith("/"):
             self._import(source, part)
             return images.Record(wanted.image, images.sha256(part), part.stat().st_size)
+        part.unlink(missing_ok=True)
         digest = images.copy(Path(source), part)
         if wanted.sha256 not in ("", digest):
             raise images.ImageError(
@@ -245,8 +247,7 @@ class Task:
         with tempfile.TemporaryDirectory(dir=self._module.tmpdir) as directory:
             known = logins.logins(entries, None)
             lines = "".join(login.line() + "\n" for login in known)
-            # Other users cannot read the directory.
-            (Path(directory) / ".credentials").write_text(lines, encoding="utf-8")
+            whole_file.replace(f"{directory}/.credentials", lines.encode(), 0o600)
             code, out, err = self._module.run_command(
                 ["timeout", "--kill-after=60", str(IMPORT_SECONDS), "enroot", "import", "--output", str(part), uri],
                 environ_update={"ENROOT_CONFIG_PATH": directory, "TTY_OFF": "1"},

@@ -173,19 +173,23 @@ lacking:
   sample: [/usr/local/bin/gpucluster-check]
 """
 
+import errno
 import grp
 import hashlib
 import os
 import pwd
 import shutil
 import stat
-import tempfile
+import time
 import typing as t
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import file_set
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import file_set, whole_file
+
+# What rename says of a mount point, and open of a directory that cannot be written.
+NOT_REPLACED = (errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def identifier(name: str, kind: str) -> int:
@@ -275,17 +279,29 @@ def apply(module: AnsibleModule, change: file_set.Change) -> None:
         return
     if change.action == "write":
         file.parent.mkdir(0o755, parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=module.tmpdir)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            stream.write(one.content)
-        Path(temporary).chmod(one.mode)
         if module.params["backup"] and file.is_file():
-            module.backup_local(one.path)
-        if file.is_symlink():
-            file.unlink()
-        module.atomic_move(temporary, one.path, unsafe_writes=module.params["unsafe_writes"])
-    os.chown(one.path, one.uid, one.gid)
-    file.chmod(one.mode)
+            keep(file)
+        write(one, module.params["unsafe_writes"])
+    else:
+        whole_file.correct(one.path, one.mode, (one.uid, one.gid))
+
+
+def keep(file: Path) -> None:
+    """Copy a file, with its owner and mode, to a name with the time; raises OSError."""
+    status = file.stat()
+    name = f"{file}.{os.getpid()}.{time.strftime('%Y-%m-%d@%H:%M:%S~')}"
+    whole_file.replace(name, file.read_bytes(), status.st_mode & 0o7777, (status.st_uid, status.st_gid))
+
+
+def write(one: file_set.Wanted, in_place: bool) -> None:
+    """Replace a file, or write it in place if that is allowed and it cannot be replaced; raises OSError."""
+    content = (one.content or "").encode("utf-8", "surrogateescape")
+    try:
+        whole_file.replace(one.path, content, one.mode, (one.uid, one.gid))
+    except OSError as exc:
+        if not in_place or exc.errno not in NOT_REPLACED:
+            raise
+        whole_file.rewrite(one.path, content, one.mode, (one.uid, one.gid))
 
 
 def main() -> None:

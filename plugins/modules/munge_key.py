@@ -69,13 +69,12 @@ key:
 import grp
 import os
 import pwd
-import tempfile
 import typing as t
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import munge_key
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import munge_key, whole_file
 
 # Accessible to the owner only, as munged requires.
 MODE = 0o400
@@ -88,18 +87,7 @@ def read(path: Path) -> bytes | None:
 
 def write(path: Path, key: bytes, owner: int, group: int) -> None:
     """Write the key atomically with its owner and mode, so that nobody else can read it at any moment."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            os.fchown(handle, owner, group)
-            os.fchmod(handle, MODE)
-            stream.write(key)
-            stream.flush()
-            os.fsync(handle)
-        Path(name).replace(path)
-    except OSError:
-        Path(name).unlink()
-        raise
+    whole_file.replace(str(path), key, MODE, (owner, group))
 
 
 def number(name: str, find: t.Callable[[str], t.Any]) -> int:

@@ -145,7 +145,6 @@ backup_file:
   type: str
 """
 
-import tempfile
 import typing as t
 from pathlib import Path
 
@@ -153,6 +152,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import machine as hardware_machine
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import build, compare, judge
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_file
 
 
 class RefusedError(Exception):
@@ -251,9 +251,7 @@ def _replace(module: AnsibleModule, target: Path, text: bytes, there: bool) -> d
     result = {}
     if there and module.params["backup"]:
         result["backup_file"] = module.backup_local(str(target))
-    with tempfile.NamedTemporaryFile(dir=module.tmpdir, delete=False) as temporary:
-        temporary.write(text)
-    module.atomic_move(temporary.name, str(target))
+    whole_file.replace(str(target), text, 0o644)
     return result
 
 

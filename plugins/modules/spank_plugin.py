@@ -100,16 +100,13 @@ removed:
 """
 
 import filecmp
-import os
-import shutil
 import tempfile
-import typing as t
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import spank_plugin
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run, whole_file
 
 
 def attempt(module: AnsibleModule, plugin: str) -> None:
@@ -137,14 +134,10 @@ def is_copy(source: str | None, plugin: str) -> bool:
     return not source or (Path(plugin).exists() and filecmp.cmp(source, plugin, shallow=False))
 
 
-def put(module: AnsibleModule, path: Path, write: t.Callable[[str], t.Any]) -> None:
+def put(path: Path, content: bytes) -> None:
     """Write a file atomically; raises OSError."""
     path.parent.mkdir(0o755, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=module.tmpdir)
-    os.close(handle)
-    write(name)
-    Path(name).chmod(0o644)
-    module.atomic_move(name, str(path))
+    whole_file.replace(str(path), content, 0o644)
 
 
 def present(module: AnsibleModule, path: Path, found: str) -> tuple[str, bool]:
@@ -160,8 +153,8 @@ def present(module: AnsibleModule, path: Path, found: str) -> tuple[str, bool]:
     attempt(module, source or plugin)
     if not module.check_mode:
         if not copied:
-            put(module, Path(plugin), lambda name: shutil.copyfile(source, name))
-        put(module, path, lambda name: Path(name).write_text(wanted, encoding="utf-8"))
+            put(Path(plugin), Path(source).read_bytes())
+        put(path, wanted.encode())
     return wanted, True
 
 

@@ -11,7 +11,6 @@ import contextlib
 import os
 import shutil
 import stat
-import tempfile
 import typing as t
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.authori
     key_problem,
 )
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage import fstab
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_file
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -156,9 +156,5 @@ class Homes:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             if path.parent.stat().st_mode & _OTHERS_WRITE:
                 path.parent.chmod(0o700)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            with os.fdopen(handle, "wb") as file:
-                os.fchmod(handle, mode)
-                file.write(text.encode("utf-8", "surrogateescape"))
-            Path(name).replace(path)
+            whole_file.replace(str(path), text.encode("utf-8", "surrogateescape"), mode)
         return [f"write {path}"]

@@ -12,6 +12,8 @@ import tempfile
 import typing as t
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_file
+
 if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Accounts
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
@@ -63,8 +65,4 @@ class SudoDropIn:
         if not text:
             self._path.unlink()
             return
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            os.fchmod(handle, 0o440)
-            file.write(text)
-        Path(name).replace(self._path)
+        whole_file.replace(str(self._path), text.encode(), 0o440)

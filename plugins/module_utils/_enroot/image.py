@@ -116,9 +116,9 @@ def sha256(path: Path) -> str:
 
 
 def copy(source: Path, target: Path) -> str:
-    """Copy a file and return the SHA-256 digest of the data that was read."""
+    """Copy a file to a new one, and return the SHA-256 digest of the data that was read."""
     digest = hashlib.sha256()
-    with source.open("rb") as reader, target.open("wb") as writer:
+    with source.open("rb") as reader, target.open("xb") as writer:
         for block in iter(lambda: reader.read(_BLOCK), b""):
             digest.update(block)
             writer.write(block)

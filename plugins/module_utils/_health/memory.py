@@ -14,6 +14,8 @@ import os
 import time
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_file
+
 from . import verdict
 
 _DIRECTORY_MODE = 0o755
@@ -65,9 +67,7 @@ class Memory:
             return
         kept = {"boot_id": self._boot_id, "checks": self.checks, "mark": self.mark, "verdicts": self.verdicts}
         try:
-            with open(f"{self.path}.new", "w", encoding="utf-8") as stream:  # noqa: PTH123
-                json.dump(kept, stream)
-            os.replace(f"{self.path}.new", self.path)  # noqa: PTH105
+            whole_file.replace(self.path, json.dumps(kept).encode(), 0o644)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._missed)  # noqa: PTH108
         except OSError as exc:

@@ -24,6 +24,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import re
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.clocks import ApplyError, Record, apply
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi, NvidiaSmiError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.wanted import Refused, Wanted, label
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_file
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import bounded_runner
 
 if t.TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Gpus:
         """Set the clocks for a job that uses the whole machine."""
         if self._settings.clocks == "job" and whole_machine(self._environment, self._settings.gpus):
             self._state.mkdir(mode=0o755, parents=True, exist_ok=True)
-            self._marker.write_text(self._environment.get("SLURM_JOB_ID", ""), encoding="utf-8")
+            whole_file.replace(str(self._marker), self._environment.get("SLURM_JOB_ID", "").encode(), 0o644)
             self._set(self._smi.read(), [_highest(self._settings)])
 
     def end_job(self) -> None:

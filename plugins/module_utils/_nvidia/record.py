@@ -13,10 +13,10 @@ stamps are compared. The program that the role gpu installs writes the same file
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import typing as t
 from pathlib import Path
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_file
 
 PATH = "/run/hpcai/nvidia_clocks.json"
 
@@ -71,11 +71,7 @@ def save(path: str, now: dict[str, str], locks: dict[str, Lock]) -> None:
     target = Path(path)
     target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     content = {"stamps": now, "gpus": {uuid: lock._asdict() for uuid, lock in sorted(locks.items())}}
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".nvidia_clocks")
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        json.dump(content, stream)
-        os.fchmod(stream.fileno(), 0o644)
-    Path(temporary).replace(target)
+    whole_file.replace(path, json.dumps(content).encode(), 0o644)
 
 
 def _lock(entry: dict[str, t.Any]) -> Lock:

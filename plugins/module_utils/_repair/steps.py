@@ -8,13 +8,13 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import typing as t
 from pathlib import Path
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import AzureError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_file
 
 from . import journal, ladder, node, plan, replace, slurm, states
 from .world import Done, Waiting, World, free, short
@@ -316,9 +316,4 @@ class Steps:
 def write(path: Path, content: bytes) -> None:
     """Replace a file; after a crash it has the old or the new content."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    fresh.replace(path)
+    whole_file.replace(str(path), content, 0o600)

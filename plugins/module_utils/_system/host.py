@@ -14,6 +14,7 @@ import time
 import typing as t
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_file
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.processes import end, processes_of
 
 if t.TYPE_CHECKING:
@@ -39,15 +40,8 @@ class Host:
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """Replace a file atomically. After a crash it has either the old or the new content."""
-        target = Path(path)
-        target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        fresh = target.with_name(f".{target.name}.gpucluster")
-        with fresh.open("w", encoding="utf-8", errors="surrogateescape") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        fresh.chmod(mode)
-        fresh.replace(target)
+        self.make_directory(os.path.dirname(path))  # noqa: PTH120
+        whole_file.replace(path, text.encode("utf-8", "surrogateescape"), mode)
 
     def remove(self, path: str) -> None:
         """Remove a file that may be missing."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -17,31 +18,31 @@ import pytest
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import file_set as system_file_set
 from ansible_collections.hpcai.gpucluster.plugins.modules import file_set
 from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
+from ansible_collections.hpcai.gpucluster.tests.unit.support.exposed import watched
+from ansible_collections.hpcai.gpucluster.tests.unit.support.run_module import RunModule
 
 if t.TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture
+def run_module(capsys: pytest.CaptureFixture[str]) -> RunModule:
+    return RunModule(capsys)
+
+
 class Module:
     """What the code needs of AnsibleModule."""
 
-    def __init__(self, directory: Path) -> None:
-        self.tmpdir = str(directory)
-        self.params = {"backup": True, "unsafe_writes": False}
-
-    def atomic_move(self, source: str, target: str, unsafe_writes: bool) -> None:
-        shutil.move(source, target)
-
-    def backup_local(self, path: str) -> None:
-        shutil.copy(path, f"{path}.backup")
+    def __init__(self, in_place: bool) -> None:
+        self.params = {"backup": True, "unsafe_writes": in_place}
 
 
-def bring(directory: Path, path: Path, content: str | None, mode: int = 0o644) -> list[str]:
+def bring(path: Path, content: str | None, mode: int = 0o644, in_place: bool = False) -> list[str]:
     """Bring one file to its state and return what was done."""
     wanted = [system_file_set.Wanted(str(path), content, mode, os.getuid(), os.getgid())]
     changes = system_file_set.plan(wanted, file_set.look)
     for change in changes:
-        file_set.apply(t.cast("t.Any", Module(directory)), change)
+        file_set.apply(t.cast("t.Any", Module(in_place)), change)
     return [change.action for change in changes]
 
 
@@ -49,10 +50,10 @@ def bring(directory: Path, path: Path, content: str | None, mode: int = 0o644) -
 def test_a_file_is_written_once_in_missing_directories(tmp_path: Path, content: str) -> None:
     path = tmp_path / "a/b/file"
 
-    assert bring(tmp_path, path, content, 0o755) == ["write"]
+    assert bring(path, content, 0o755) == ["write"]
     assert path.read_bytes() == content.encode()
     assert path.stat().st_mode & 0o7777 == 0o755
-    assert bring(tmp_path, path, content, 0o755) == []
+    assert bring(path, content, 0o755) == []
 
 
 def test_only_the_mode_is_corrected(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_only_the_mode_is_corrected(tmp_path: Path) -> None:
     path.chmod(0o600)
     number = path.stat().st_ino
 
-    assert bring(tmp_path, path, "text\n") == ["attributes"]
+    assert bring(path, "text\n") == ["attributes"]
     assert path.stat().st_ino == number
     assert path.stat().st_mode & 0o7777 == 0o644
 
@@ -70,7 +71,7 @@ def test_a_link_is_replaced_and_its_target_left_alone(tmp_path: Path) -> None:
     (tmp_path / "target").write_text("precious\n")
     (tmp_path / "link").symlink_to("target")
 
-    assert bring(tmp_path, tmp_path / "link", "new\n") == ["write"]
+    assert bring(tmp_path / "link", "new\n") == ["write"]
     assert not (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_text() == "precious\n"
 
@@ -108,9 +109,9 @@ def test_a_file_is_removed_once(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("text\n")
 
-    assert bring(tmp_path, path, None) == ["remove"]
+    assert bring(path, None) == ["remove"]
     assert not path.exists()
-    assert bring(tmp_path, path, None) == []
+    assert bring(path, None) == []
 
 
 def test_a_folder_is_removed_with_all_that_is_in_it_and_a_link_to_one_alone(tmp_path: Path) -> None:
@@ -119,9 +120,9 @@ def test_a_folder_is_removed_with_all_that_is_in_it_and_a_link_to_one_alone(tmp_
     (tmp_path / "other").mkdir()
     (tmp_path / "link").symlink_to("other")
 
-    assert bring(tmp_path, tmp_path / "directory", None) == ["remove"]
-    assert bring(tmp_path, tmp_path / "link", None) == ["remove"]
-    assert bring(tmp_path, tmp_path / "directory", None) == []
+    assert bring(tmp_path / "directory", None) == ["remove"]
+    assert bring(tmp_path / "link", None) == ["remove"]
+    assert bring(tmp_path / "directory", None) == []
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
@@ -138,7 +139,7 @@ def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"\xff\xfe")
 
-    assert bring(tmp_path, path, "text\n") == ["write"]
+    assert bring(path, "text\n") == ["write"]
 
 
 def test_users_are_names_or_numbers() -> None:
@@ -150,11 +151,11 @@ def test_users_are_names_or_numbers() -> None:
 
 
 def test_only_a_replaced_file_is_kept(tmp_path: Path) -> None:
-    bring(tmp_path, tmp_path / "file", "old\n")
-    assert not (tmp_path / "file.backup").exists()
+    bring(tmp_path / "file", "old\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
-    bring(tmp_path, tmp_path / "file", "new\n")
-    assert (tmp_path / "file.backup").read_text() == "old\n"
+    bring(tmp_path / "file", "new\n")
+    assert [path.read_text() for path in tmp_path.glob("file.*~")] == ["old\n"]
 
 
 @pytest.mark.parametrize(("content", "state"), [("10.0.0.1 head", "present"), ("", "present"), (None, "absent")])
@@ -271,3 +272,57 @@ def test_what_vanishes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest
 
     assert len(calls) == 2
     assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize("mode", ["0600", "0640"])
+@pytest.mark.parametrize("there", [True, False], ids=["replaced", "new"])
+def test_a_secret_is_never_open(tmp_path: Path, run_module: RunModule, mode: str, there: bool) -> None:
+    """The file of an earlier release was open to all, and so was a new one of atomic_move."""
+    path = tmp_path / "slurmdbd.conf"
+    if there:
+        path.write_text("old\n")
+        path.chmod(0o644)
+    files = [{"path": str(path), "content": "StoragePass=secret\n", "mode": mode}]
+
+    with watched(tmp_path, b"secret", int(mode, 8), os.getuid()) as found:
+        run_module(file_set.main, files=files, owner=str(os.getuid()), group=str(os.getgid()))
+
+    assert found == []
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_copy_of_a_secret_is_never_open(tmp_path: Path, run_module: RunModule) -> None:
+    path = tmp_path / "slurmdbd.conf"
+    path.write_text("StoragePass=secret\n")
+    path.chmod(0o600)
+    files = [{"path": str(path), "content": "StoragePass=secret, too\n", "mode": "0600"}]
+    owner, group = str(os.getuid()), str(os.getgid())
+
+    with watched(tmp_path, b"secret", 0o600, os.getuid()) as found:
+        run_module(file_set.main, files=files, backup=True, owner=owner, group=group)
+
+    assert found == []
+    texts = sorted(one.read_text() for one in tmp_path.iterdir())
+    assert texts == ["StoragePass=secret\n", "StoragePass=secret, too\n"]
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_mount_point_is_written_in_place_if_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_place: bool
+) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("old, and longer than the new text\n")
+    number = path.stat().st_ino
+
+    def busy(_source: str, target: str) -> None:
+        if target == str(path):
+            raise OSError(errno.EBUSY, "Device or resource busy", target)
+
+    monkeypatch.setattr(os, "replace", busy)
+    if not in_place:
+        with pytest.raises(OSError, match="busy"):
+            bring(path, "new\n")
+        return
+
+    assert bring(path, "new\n", 0o640, in_place=True) == ["write"]
+    assert (path.read_text(), path.stat().st_ino, path.stat().st_mode & 0o777) == ("new\n", number, 0o640)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import shutil
 import typing as t
 
 import pytest
@@ -46,9 +45,6 @@ class Module:
     def get_bin_path(self, name: str) -> str | None:
         path = self.directory / name
         return str(path) if path.exists() else None
-
-    def atomic_move(self, source: str, target: str) -> None:
-        shutil.move(source, target)
 
 
 @pytest.fixture
