@@ -8,12 +8,15 @@ Configure a node by a run of Ansible on the node itself, from a signed release t
 
 A release is one JSON file with the inventory, the variables of pulled nodes, and the checksum of the bundle. The
 signature is fetched first: it differs if and only if the release differs, so an idle node costs the controller one
-small file. The node proves who it is with its ssh host key.
+small file. The node proves who it is with its ssh host key. The serial of a release only grows, so nobody can serve an
+old one to a node that accepted a newer one; a node that accepted none, such as a copy of an image, refuses one that has
+expired. Of the clock nothing is stored.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import re
@@ -123,7 +126,29 @@ class Pull:
         release: dict[str, t.Any] = json.loads(text)
         if self._name() not in json.loads(release["inventory"])["_meta"]["hostvars"]:
             raise PullError(f"the inventory of the release has no {self._name()}")
+        self._accept(release, hashlib.sha256(text.encode()).hexdigest())
         return release
+
+    def _accept(self, release: Mapping[str, t.Any], digest: str) -> None:
+        """Refuse a release that is older than one that this node accepted, or that came too late to a node."""
+        serial, expires = release.get("serial"), release.get("expires")
+        if type(serial) is not int or type(expires) is not int:
+            raise PullError(f"{RELEASE} has no serial; run playbooks/pull.yml of this release of the collection")
+        kept = f"{self._state}/accepted.json"
+        before = _accepted(self._host.read(kept), kept)
+        if (serial, digest) == before:
+            return
+        if serial <= before[0]:
+            raise PullError(
+                f"{RELEASE} has the serial {serial}, and this node has accepted {before[0]}: an old release is served."
+                f" Run playbooks/pull.yml; if the control node has lost its count, with -e pull_serial={before[0] + 1}"
+            )
+        if expires <= self._now:
+            raise PullError(
+                f"{RELEASE} expired at {_time(expires)}, and the clock of this node says {_time(self._now)}."
+                " Run playbooks/pull.yml, or set the clock"
+            )
+        self._host.write(kept, json.dumps({"serial": serial, "sha256": digest}), 0o600)
 
     def _name(self) -> str:
         """Return the name of this node. A copy of an image has only that of its host."""
@@ -215,6 +240,21 @@ class Pull:
         for old in olds:
             if old.name not in keep:
                 shutil.rmtree(old) if old.is_dir() else old.unlink()
+
+
+def _accepted(text: str, path: str) -> tuple[int, str]:
+    """Return the serial and the checksum of the release that this node accepted last."""
+    try:
+        found = json.loads(text or '{"serial": 0, "sha256": ""}')
+        return int(found["serial"]), str(found["sha256"])
+    except (ValueError, KeyError, TypeError) as exc:
+        raise PullError(
+            f"{path} is damaged. Remove it, and this node accepts any release that has not expired"
+        ) from exc
+
+
+def _time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _unzip(wheel: Path, target: Path, prefixes: tuple[str, ...] = ("",)) -> None:

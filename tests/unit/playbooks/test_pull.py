@@ -90,13 +90,16 @@ def test_equal_releases_are_equal_strings() -> None:
             "__pull_release",
             __pull_inventory={"stdout": "{}"},
             __pull_bundle_found={"stat": {"checksum": "1"}},
+            __pull_issue={"serial": 4, "expires": 5, "sha256": "x"},
             pull_variables=given,
         )
         for given in ({"a": 1, "b": 2}, {"b": 2, "a": 1})
     ]
 
     assert found[0] == found[1]
-    assert json.loads(found[0])["variables"]["munge_key"] == "bXVuZ2U="
+    release = json.loads(found[0])
+    assert release["variables"]["munge_key"] == "bXVuZ2U="
+    assert (release["serial"], release["expires"], release["inventory"]) == (4, 5, "{}")
 
 
 def test_a_pulled_node_does_nothing_on_another_machine() -> None:

@@ -71,6 +71,7 @@ class Cluster:
         self.commands: list[list[str]] = []
         self.environment: t.Mapping[str, str] = {}
         self.status = 0
+        self.serial = 0
         subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)], check=True, timeout=PATIENCE
         )
@@ -78,12 +79,15 @@ class Cluster:
         self.publish()
 
     def publish(self, namespace: str = steps.NAMESPACE, **changes: t.Any) -> None:
-        """Sign a release and serve it."""
+        """Sign a release and serve it. Each one has the next serial."""
+        self.serial += 1
         shutil.copy(self.bundle, self.served / "bundle.tar")
         hosts = {"_meta": {"hostvars": {"gpu1": {}, "gpu2": {}}}, "slurm_compute": {"hosts": ["gpu1", "gpu2"]}}
         release = {
             "inventory": json.dumps(hosts),
             "variables": {"munge_key": "c2VjcmV0"},
+            "serial": self.serial,
+            "expires": int(NOW) + 90 * 86400,
             "bundle": {"sha256": hashlib.sha256(self.bundle.read_bytes()).hexdigest(), "url": ""},
             **changes,
         }
@@ -110,6 +114,12 @@ class Cluster:
             return bounded_run.feeding_runner(60)(argv, data)
         self.environment = environment or {}
         return self.status, "fatal: [gpu1]: FAILED! => no space\n" if self.status else "ok", ""
+
+    def saved(self, put_back: t.Mapping[str, bytes] | None = None) -> dict[str, bytes]:
+        """Return what is served, as a backup has it, after it was put back."""
+        for name, content in (put_back or {}).items():
+            (self.served / name).write_bytes(content)
+        return {path.name: path.read_bytes() for path in self.served.iterdir()}
 
     def played(self) -> list[list[str]]:
         """Return the runs of Ansible."""
@@ -336,3 +346,129 @@ def test_a_copy_of_an_image_has_the_name_of_its_host(cluster: Cluster, monkeypat
 
     (argv,) = cluster.played()
     assert argv[argv.index("--limit") + 1] == "gpu2"
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_an_old_release_does_not_come_back(cluster: Cluster, force: bool) -> None:
+    """Its signature is good, and it has the old munge key and a sudo user who was removed."""
+    old = cluster.saved()
+    _pull(cluster).run()
+    cluster.publish(variables={"munge_key": "bmV3"})
+    _pull(cluster).run()
+    cluster.saved(put_back=old)
+
+    with pytest.raises(steps.PullError, match=r"serial 1, and this node has accepted 2: .* -e pull_serial=3"):
+        _pull(cluster).run(force)
+
+    assert len(cluster.played()) == 2
+    assert json.loads((cluster.root / "state/variables.json").read_text())["munge_key"] == "bmV3"
+
+
+def test_an_old_release_does_not_come_back_after_a_new_one_failed(cluster: Cluster) -> None:
+    """The new munge key may be in place already."""
+    old = cluster.saved()
+    cluster.publish()
+    cluster.status = 2
+    with pytest.raises(steps.PullError, match="the playbook failed"):
+        _pull(cluster).run()
+    cluster.status = 0
+    cluster.saved(put_back=old)
+
+    with pytest.raises(steps.PullError, match="an old release is served"):
+        _pull(cluster).run()
+
+
+def test_a_release_with_the_serial_of_another_is_refused(cluster: Cluster) -> None:
+    """Two runs of the playbook at once may give one number to two releases."""
+    _pull(cluster).run()
+    cluster.serial -= 1
+    cluster.publish(variables={"munge_key": "bmV3"})
+
+    with pytest.raises(steps.PullError, match="serial 1, and this node has accepted 1"):
+        _pull(cluster).run()
+
+
+def test_a_control_node_that_lost_its_count_goes_on_with_a_serial_that_was_named(cluster: Cluster) -> None:
+    cluster.serial = 7
+    cluster.publish()
+    _pull(cluster).run()
+    cluster.serial = 0
+    cluster.publish(variables={"munge_key": "bmV3"})
+    with pytest.raises(steps.PullError, match="-e pull_serial=9"):
+        _pull(cluster).run()
+    cluster.serial = 8
+    cluster.publish(variables={"munge_key": "bmV3"})
+
+    assert "was applied" in _pull(cluster).run()
+
+
+def test_a_node_that_knows_no_release_refuses_one_that_has_expired(cluster: Cluster) -> None:
+    late = NOW + 90 * 86400
+
+    with pytest.raises(
+        steps.PullError, match=r"expired at 2027-04-15T08:00:00Z, and the clock of this node says 2027-"
+    ):
+        _pull(cluster, late).run()
+
+    assert not cluster.played()
+    assert not (cluster.root / "state/accepted.json").exists()
+
+
+def test_a_node_applies_its_release_again_after_it_has_expired(cluster: Cluster) -> None:
+    """A cluster that nobody changes goes on."""
+    _pull(cluster).run()
+
+    _pull(cluster, NOW + 91 * 86400).run()
+
+    assert len(cluster.played()) == 2
+
+
+def test_a_clock_that_was_ahead_once_stops_nothing(cluster: Cluster) -> None:
+    with pytest.raises(steps.PullError, match="expired"):
+        _pull(cluster, NOW + 20 * 365 * 86400).run()
+
+    assert "was applied" in _pull(cluster).run()
+    cluster.publish()
+    assert "was applied" in _pull(cluster, NOW + 60).run()
+
+
+@pytest.mark.parametrize("field", ["serial", "expires"])
+@pytest.mark.parametrize("value", [None, "9", True, 1.5])
+def test_a_release_without_a_number_is_refused(cluster: Cluster, field: str, value: t.Any) -> None:
+    cluster.publish(**{field: value})
+
+    with pytest.raises(steps.PullError, match="has no serial"):
+        _pull(cluster).run()
+
+
+def test_what_this_node_accepted_is_roots_alone_and_never_guessed(cluster: Cluster) -> None:
+    _pull(cluster).run()
+    path = cluster.root / "state/accepted.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text("{")
+    cluster.publish()
+
+    with pytest.raises(steps.PullError, match=r"accepted\.json is damaged"):
+        _pull(cluster).run()
+
+
+def test_parts_of_two_releases_make_none(cluster: Cluster) -> None:
+    """What a node fetches while the controller gets a new release, or after a part was lost."""
+    old = cluster.saved()
+    cluster.publish(variables={"munge_key": "bmV3"})
+    new = cluster.saved()
+    for served in (
+        {**new, steps.SIGNATURE: old[steps.SIGNATURE]},
+        {**new, steps.RELEASE: old[steps.RELEASE]},
+        {**new, steps.RELEASE: new[steps.RELEASE][:-9]},
+        {**new, steps.RELEASE: b""},
+        {**new, steps.SIGNATURE: new[steps.SIGNATURE][:-60]},
+        {**new, steps.SIGNATURE: b""},
+    ):
+        cluster.saved(put_back=served)
+        with pytest.raises(steps.PullError, match="signature"):
+            _pull(cluster).run()
+
+    assert not cluster.played()
+    cluster.saved(put_back=new)
+    assert "was applied" in _pull(cluster).run()
