@@ -44,7 +44,6 @@ ALLOWED: dict[str, dict[str, str]] = {
 # Tasks of copy and template with a mode that is closed to others. By file, the destination, and why it is allowed.
 ALLOWED_TASKS = {
     "playbooks/pull.yml": {"{{ __pull_root }}/bundle.tar": PUBLIC},
-    "roles/slurm/tasks/join.yml": {"{{ slurm_join_directory }}/slurm.tar": PUBLIC},
 }
 _COPIES = ("ansible.builtin.copy", "ansible.builtin.template", "ansible.builtin.get_url", "ansible.builtin.assemble")
 
