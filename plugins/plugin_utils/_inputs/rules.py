@@ -524,6 +524,10 @@ def _monitoring(values: Values) -> Iterator[str]:
         if len(missing) == 1:
             (given,) = set(names) - set(missing)
             yield f"{given}: found a value; allowed with {missing[0]} only, because each needs the other"
+    guarded = values.get("monitoring_password") and values.get("monitoring_password_hash")
+    if guarded and not values.get("monitoring_tls_certificate"):
+        allowed = "monitoring_tls_certificate only, because the password would cross the network in clear text"
+        yield f"monitoring_password: found a value; allowed with {allowed}"
     secure = inputs_types.is_true(values.get("monitoring_logs")) and values.get("monitoring_tls_certificate")
     if secure and not values.get("monitoring_tls_ca"):
         yield "monitoring_logs: found true with monitoring_tls_certificate; allowed with monitoring_tls_ca only"

@@ -188,6 +188,21 @@ def test_journals_with_tls_need_an_authority(logs: t.Any, authority: str, faults
     assert all("monitoring_tls_ca only" in text for text in found)
 
 
+@pytest.mark.parametrize(("certificate", "faults"), [("", 1), ("/etc/ssl/a.crt", 0)])
+def test_a_password_for_figures_needs_tls(certificate: str, faults: int) -> None:
+    """The server sends it to each exporter once a minute."""
+    given = {"monitoring_password": "secret", "monitoring_password_hash": f"$2y$10${'a' * 53}"}
+    tls = {"monitoring_tls_certificate": certificate, "monitoring_tls_key": certificate and "/etc/ssl/a.key"}
+
+    found = rules.judge({**given, **tls}).faults
+
+    assert len(found) == faults
+    assert all(
+        "monitoring_tls_certificate only, because the password would cross the network" in text for text in found
+    )
+    assert "secret" not in "".join(found)
+
+
 def test_the_repository_of_a_driver_needs_a_key_that_somebody_vouches_for() -> None:
     source = {"gpucluster_vm_size": "lab", "gpu_driver_source": "nvidia"}
     (sentence,) = rules.judge(source).faults
