@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import email.utils
+import http.client
 import json
 import time
 import typing as t
@@ -86,13 +87,17 @@ class Client:
             return self._asked(method, url, body)
 
     def rows(self, path: str, query: Mapping[str, str]) -> list[Body]:
-        """Return all rows of a list."""
+        """Return all rows of a list. An answer of another form is no empty list."""
         found: list[Body] = []
-        following: str | None = path
+        following: t.Any = path
         while following:
             body = self.ask("GET", following, query if following == path else {}).body
-            found += [one for one in body.get("value") or [] if isinstance(one, dict)]
-            following = body.get("nextLink")
+            rows, following = body.get("value"), body.get("nextLink")
+            if not isinstance(rows, list) or not all(isinstance(one, dict) for one in rows):
+                raise AzureError(f"GET {path}: the answer is no list of resources")
+            if following and not isinstance(following, str):
+                raise AzureError(f"GET {path}: the address of the next page is not understood")
+            found += rows
         return found
 
     def _url(self, path: str, query: Mapping[str, str]) -> str:
@@ -126,8 +131,8 @@ class Client:
                 return Answer(_decoded(answer.read(_MOST)), _clock(answer.headers.get("Date")), operation)
         except urllib.error.HTTPError as exc:
             raise _refusal(exc, what) from None
-        except (OSError, ValueError) as exc:
-            raise AzureError(f"{what}: no answer: {exc}") from None
+        except (OSError, ValueError, http.client.HTTPException) as exc:
+            raise AzureError(f"{what}: no answer: {exc!r}") from None
 
 
 class _BusyError(RefusedError):
