@@ -20,13 +20,16 @@ if t.TYPE_CHECKING:
 
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
+# Of gpucluster-elastic, in the state directory: an old file of it would tell of machines that others have by now.
+NEVER = "elastic"
 _CHANGED = 1  # a file changed or vanished while tar read it; Slurm replaces its files atomically
 
 
 def save(directory: str, names: Sequence[str], archive: Path, host: Host) -> None:
     """Write an archive of some names in a directory."""
     new_file(archive)
-    tar = ["tar", "--create", "--gzip", f"--file={archive}", f"--directory={directory}", "--", *names]
+    without = f"--exclude=./{NEVER}"
+    tar = ["tar", "--create", "--gzip", f"--file={archive}", f"--directory={directory}", without, "--", *names]
     code, out, err = host.run(tar)
     if code not in (0, _CHANGED):
         raise BackupError(f"{directory}: {err.strip() or out.strip()}")
@@ -38,7 +41,11 @@ def check_target(directory: str) -> None:
 
 
 def restore(directory: str, archive: Path, host: Host) -> str:
-    """Replace a directory with the content of an archive, and return where the former directory is."""
+    """
+    Replace a directory with the content of an archive, and return where the former directory is.
+
+    What no backup has stays as it is.
+    """
     target = Path(directory)
     fresh, former = (target.with_name(f"{target.name}.{word}") for word in ("restoring", "before-restore"))
     for path in (fresh, former):
@@ -54,11 +61,14 @@ def restore(directory: str, archive: Path, host: Host) -> str:
             "--same-permissions",
             f"--file={archive}",
             f"--directory={fresh}",
+            f"--exclude=./{NEVER}",  # archives of earlier releases have it
         ]
     )
     if code:
         raise BackupError(f"{archive}: {err.strip() or out.strip()}")
     if target.exists():
         target.rename(former)
+        if (former / NEVER).is_dir():
+            (former / NEVER).rename(fresh / NEVER)
     fresh.rename(target)
     return str(former)

@@ -431,3 +431,23 @@ def test_a_name_that_is_no_name_is_refused(case: Case) -> None:
 def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
     with cli._alone(str(tmp_path)), pytest.raises(store.BackupError, match="another run"):
         cli._alone(str(tmp_path))
+
+
+def test_the_state_of_elastic_nodes_is_in_no_backup_and_stays_in_a_restore(case: Case) -> None:
+    """An old one would name machines that other nodes have by now. Archives of earlier releases have one."""
+    elastic = case.state / "elastic"
+    elastic.mkdir()
+    (elastic / "state.json").write_text("old")
+    case.backup.run()
+    (name,) = case.store.names()
+    archive = case.store.files(name)[cli.STATE]
+    assert "elastic" not in subprocess.run(["tar", "-tzf", archive], check=True, capture_output=True, text=True).stdout
+
+    subprocess.run(["tar", "-czf", archive, "-C", case.state, "."], check=True)
+    sums = json.loads((archive.parent / store.MANIFEST).read_text())
+    (archive.parent / store.MANIFEST).write_text(json.dumps({**sums, cli.STATE: store.digest(archive)}))
+    (elastic / "state.json").write_text("present")
+    before = elastic.stat().st_ino
+    case.backup.restore(name, ["state"], save=False)
+
+    assert ((elastic / "state.json").read_text(), elastic.stat().st_ino) == ("present", before)
