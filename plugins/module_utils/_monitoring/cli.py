@@ -25,7 +25,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi impor
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import bounded_runner, feeding_runner
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
-from . import gpu, live, machine, page, slurm, validation
+from . import elastic, gpu, live, machine, page, slurm, validation
 from .text import Sample, render, sample
 
 if t.TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Collectors:
             state = slurm.read(self._host.run, statistics=ours)
         finally:
             self._write_page(state)
-        return [*(slurm.endpoint(state) if ours else []), *slurm.own(state)]
+        return [*(slurm.endpoint(state) if ours else []), *slurm.own(state), *elastic.samples(self._host)]
 
     def _write_page(self, state: slurm.State | None) -> None:
         """Write the page, also if Slurm does not answer: the page then says so."""
