@@ -26,6 +26,7 @@ if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import Client
 
     from .cloud import Set
+    from .slurm import Node
     from .state import Memory
 
     Body = dict[str, t.Any]
@@ -41,11 +42,12 @@ class Instance(t.NamedTuple):
     host: str
     provisioning: str
     power: str
+    viewed: bool
 
     @property
     def broken(self) -> bool:
-        """Return whether Azure could not make the machine."""
-        return self.provisioning in ("failed", "canceled") and self.power not in ("running", "starting")
+        """Return whether Azure could not make the machine. A failed update of one that runs is no such case."""
+        return self.viewed and self.provisioning in ("failed", "canceled") and self.power not in ("running", "starting")
 
 
 class Group(t.NamedTuple):
@@ -86,11 +88,14 @@ class AzureCloud:
         self._save = save
         self._publish = publish
         self._groups: list[Group] = []
+        self._registered: set[str] = set()
+        self._unsure: list[str] = []
 
-    def machines(self) -> list[Machine]:
+    def machines(self, nodes: Mapping[str, Node]) -> list[Machine]:
         """Return all instances with their nodes."""
         self._groups = self._read()
         self._forget()
+        self._pair([nodes[name] for name in self._set.nodes if name in nodes])
         self._publish(self._hosts())
         return [self._machine(group, one) for group in self._groups for one in group.instances]
 
@@ -125,19 +130,53 @@ class AzureCloud:
         if not mine:
             raise ElasticError(f"Azure has no scale set of the set {self._set.name}; run azure_up")
         size, found = int(options["instances_per_group"]), []
-        for number, row in enumerate(sorted(mine, key=lambda one: _natural(str(one["name"])))):
+        for row in sorted(mine, key=self._number):
+            # By its name: a list may lack the scale sets before it.
+            number = self._number(row)
             members = self._rows(f"{row['id']}/virtualMachines", **{"$expand": "instanceView"})
             nodes = self._set.nodes[number * size : (number + 1) * size]
             found.append(_group(row, nodes, [_instance(one) for one in members]))
         return found
 
+    def _number(self, row: Body) -> int:
+        """Return the number of a scale set in its set, from 0 on. azure_up gives these names."""
+        first = f"{self._set.options['cluster']}-{self._set.name}"
+        match = re.fullmatch(rf"{re.escape(first)}(?:-([0-9]+))?", str(row.get("name")), re.IGNORECASE)
+        if not match or match[1] in ("0", "1"):
+            raise ElasticError(f"found the scale set {row.get('name')}; allowed: {first}, {first}-2, ...; run azure_up")
+        return int(match[1] or 1) - 1
+
+    def _pair(self, nodes: Sequence[Node]) -> None:
+        """
+        Pair instances with nodes by the host names with which machines registered.
+
+        The memory may be old or lost. It counts only for machines that have not registered.
+        """
+        own = [node for node in nodes if node.host and node.host != node.name.lower()]
+        names = [node.host for node in own if node.runs or "POWERING_DOWN" in node.flags]
+        hosts = {node.host: node.name for node in own if names.count(node.host) == 1}
+        for group in self._groups:
+            for one in group.instances:
+                node = hosts.get(one.host)
+                if node:
+                    for key in [key for key, name in self._memory.assigned.items() if name == node]:
+                        del self._memory.assigned[key]
+                    self._memory.assigned[group.key(one)] = node
+                    self._registered.add(group.key(one))
+        paired = set(self._memory.assigned.values())
+        self._unsure = [node.name for node in nodes if node.runs and node.name not in paired and node not in own]
+
     def _machine(self, group: Group, one: Instance) -> Machine:
-        node = "" if one.broken else self._memory.assigned.get(group.key(one), "")
-        return Machine(group.key(one), node, one.provisioning == "deleting")
+        node = "" if self._is_broken(group, one) else self._memory.assigned.get(group.key(one), "")
+        return Machine(group.key(one), node, one.provisioning == "deleting", one.host)
+
+    def _is_broken(self, group: Group, one: Instance) -> bool:
+        return one.broken and group.key(one) not in self._registered
 
     def _forget(self) -> None:
-        """Forget the nodes of instances that are gone."""
+        """Forget the nodes of instances that are gone. A list that lacks a known instance may be incomplete."""
         there = {group.key(one) for group in self._groups for one in group.instances}
+        there.update(self._memory.known.get(self._set.name, {}))
         ours = tuple(f"{group.path}/".lower() for group in self._groups)
         for key in [key for key in self._memory.assigned if key.startswith(ours) and key not in there]:
             del self._memory.assigned[key]
@@ -153,8 +192,14 @@ class AzureCloud:
         free = [
             one
             for one in group.instances
-            if not one.broken and one.provisioning != "deleting" and group.key(one) not in self._memory.assigned
+            if not self._is_broken(group, one)
+            and one.provisioning != "deleting"
+            and group.key(one) not in self._memory.assigned
         ]
+        if free and self._unsure:
+            raise ElasticError(
+                f"{free[0].host} may be the machine of {self._unsure[0]}, which runs without one; no node gets it"
+            )
         self._memory.assigned.update({group.key(one): node for one, node in zip(free, nodes)})
         if free:
             self._save()
@@ -164,7 +209,7 @@ class AzureCloud:
     def _broken(self, group: Group) -> str:
         """Return the failure of the last request for machines; then Azure must not try on at the cost of the site."""
         reason = self._operation(group)
-        broken = [one for one in group.instances if one.broken]
+        broken = [one for one in group.instances if self._is_broken(group, one)]
         if not reason and not broken:
             return ""
         exist = len(group.instances)
@@ -253,10 +298,14 @@ def _group(row: Body, nodes: Sequence[str], instances: Sequence[Instance]) -> Gr
 def _instance(row: Body) -> Instance:
     properties = row.get("properties") or {}
     codes = [str(one.get("code") or "") for one in (properties.get("instanceView") or {}).get("statuses") or []]
+    number = str(row.get("instanceId") or "")
+    if not number.isdecimal():
+        raise ElasticError(f"Azure lists an instance without a number: {row.get('id')}; nothing is changed")
     power = next((code.partition("/")[2] for code in codes if code.startswith("PowerState/")), "")
     return Instance(
-        id=str(row.get("instanceId") or str(row.get("id")).rpartition("/")[2]),
+        id=number,
         host=str((properties.get("osProfile") or {}).get("computerName") or row.get("name") or "").lower(),
         provisioning=str(properties.get("provisioningState") or "").lower(),
         power=power.lower(),
+        viewed=bool(codes),
     )

@@ -68,20 +68,23 @@ def publish(host: Host, one: Set, assigned: Mapping[str, str]) -> None:
         host.write(path, text)  # No secret: a node reads it as a user without rights.
 
 
-def run(word: str, hostlist: str, passes: Passes, slurm: Slurm, say: Callable[[str], None]) -> int:
-    """Do what one word asks and return the exit status."""
+def run(word: str, name: str, passes: Passes, slurm: Slurm, say: Callable[[str], None]) -> int:
+    """Do what one word asks and return the exit status; O(name) is a hostlist or a set."""
     if word == "reconcile":
         if slurm.active(socket.gethostname()):
             passes.once()
         return 0
-    nodes: list[str] = []
+    if word == "release":
+        passes.release(name)
+        say(f"{name}: released")
+        return 0
     if word == "resume":
-        request = resume_request(hostlist, _resume_file(os.environ.get("SLURM_RESUME_FILE", "")))
+        request = resume_request(name, _resume_file(os.environ.get("SLURM_RESUME_FILE", "")))
         for line in request.jobs[:20]:
             say(line)
-        hostlist, nodes = request.nodes, slurm.expand(request.nodes)
-    say(f"{word} {hostlist}")
-    passes.until_settled(FOLLOW, nodes)
+        name = request.nodes
+    say(f"{word} {name}")
+    passes.until_settled(FOLLOW)
     return 0
 
 
@@ -101,9 +104,20 @@ def _parser() -> argparse.ArgumentParser:
         ("suspend", "delete machines: SuspendProgram"),
         ("fail", "give up machines that did not come in time: ResumeFailProgram"),
     ):
-        commands.add_parser(word, help=text).add_argument("nodes", help="hostlist expression")
-    commands.add_parser("reconcile", help="compare Slurm with the clouds once, as the timer does")
+        commands.add_parser(word, help=text).add_argument("name", metavar="nodes", help="hostlist expression")
+    once = commands.add_parser("reconcile", help="compare Slurm with the clouds once, as the timer does")
+    once.add_argument("--end-limit", type=int, help="end_limit of each set in this call")
+    again = commands.add_parser("release", help="start machines again of a set that was held")
+    again.add_argument("name", metavar="set", help="name of the set")
     return parser
+
+
+def _refuse_other_user(directory: str) -> None:
+    """Refuse to write files that Slurm's own calls could not read afterwards."""
+    path = Path(directory)
+    owner = (path if path.exists() else path.parent).stat().st_uid
+    if os.geteuid() != owner:
+        raise ElasticError(f"{directory} belongs to another user; run this command as that user: sudo -u slurm {NAME}")
 
 
 def _say(text: str) -> None:
@@ -122,9 +136,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not text:
             return 0  # the last elastic set was removed
         config = read_config(text, options.config)
+        _refuse_other_user(config.directory)
+        limit = getattr(options, "end_limit", None)
+        sets = [one if limit is None else one._replace(end_limit=limit) for one in config.sets]
         slurm, store = Slurm(host.run), Store(host, config.directory)
-        passes = Passes(config.sets, clouds(host, store), slurm, store, _say)
-        return run(options.word, getattr(options, "nodes", ""), passes, slurm, _say)
+        passes = Passes(sets, clouds(host, store), slurm, store, _say)
+        return run(options.word, getattr(options, "name", ""), passes, slurm, _say)
     except (ElasticError, OSError) as exc:
         _say(str(exc))
         return 1

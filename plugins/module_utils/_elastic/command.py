@@ -25,11 +25,12 @@ import typing as t
 from .cloud import ElasticError, Machine
 
 if t.TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
     from .cloud import Set
+    from .slurm import Node
 
 
 class CommandCloud:
@@ -40,12 +41,15 @@ class CommandCloud:
         self._program = str(one.options["program"])
         self._set = one
 
-    def machines(self) -> list[Machine]:
+    def machines(self, _nodes: Mapping[str, Node]) -> list[Machine]:
         """Return all machines of the set."""
         found = self._called("list", self._set.nodes).get("machines")
         if not isinstance(found, list):
             raise ElasticError(f"{self._program} list printed no list of machines")
-        return [Machine(str(one["node"]), str(one["node"]), bool(one.get("gone"))) for one in map(_entry, found)]
+        machines = [_machine(one) for one in found]
+        if len({machine.id for machine in machines}) < len(machines):
+            raise ElasticError(f"{self._program} list printed a machine twice")
+        return machines
 
     def start(self, nodes: Sequence[str]) -> dict[str, str]:
         """Request machines and return the nodes that get none."""
@@ -72,7 +76,8 @@ class CommandCloud:
         return found
 
 
-def _entry(one: t.Any) -> dict[str, t.Any]:
-    if not isinstance(one, dict) or not one.get("node"):
-        raise ElasticError(f"a machine without a node: {one!r}")
-    return one
+def _machine(one: t.Any) -> Machine:
+    node, gone = (one.get("node"), one.get("gone", False)) if isinstance(one, dict) else ("", False)
+    if not isinstance(node, str) or not node or not isinstance(gone, bool):
+        raise ElasticError(f'found the machine {one!r}; allowed: {{"node": NAME, "gone": true or false}}')
+    return Machine(node, node, gone)

@@ -20,19 +20,26 @@ if t.TYPE_CHECKING:
 
 OURS = "gpucluster-elastic"
 # Reasons of slurmctld for a node whose machine does not answer, started late or started again.
-_OWN_REASONS = ("Not responding", "Node unexpectedly rebooted", "ResumeTimeout reached", OURS)
-_NODE = re.compile(r"^NodeName=(?P<name>\S+) .*?\bState=(?P<state>\S+)(?: .*?\bReason=(?P<reason>.*))?")
+TIMED_OUT = "ResumeTimeout reached"
+_OWN_REASONS = ("Not responding", "Node unexpectedly rebooted", TIMED_OUT, OURS)
+_NODE = re.compile(
+    r"NodeName=(?P<name>\S+) (?P<before>.*?)\bState=(?P<state>[A-Z_+]+) (?:.*?\bReason=(?P<reason>.*)|.*)", re.DOTALL
+)
+_HOST = re.compile(r"\bNodeHostName=(\S+)")
 _UP = re.compile(r"^Slurmctld\(\w+\) at (?P<host>\S+) is UP", re.MULTILINE)
+# States of jobs that a machine still works for. A completing job has ended: its node may be the cause that it stays.
+_HAVE_WORK = "--states=running,suspended,configuring,resizing,signaling,stopped"
 # Length of a list of nodes in one command, far below the limit of the kernel for one argument.
 _MOST = 500
 
 
 class Node(t.NamedTuple):
-    """One node: its state with its flags in capitals, and its reason."""
+    """One node: its state with its flags in capitals, its reason, and the host name with which it registered."""
 
     name: str
     flags: frozenset[str]
     reason: str
+    host: str = ""
 
     @property
     def starting(self) -> bool:
@@ -50,6 +57,21 @@ class Node(t.NamedTuple):
         return "POWERED_DOWN" in self.flags and "POWERING_UP" not in self.flags
 
     @property
+    def runs(self) -> bool:
+        """Return whether Slurm has a machine for the node, whether it answers or not."""
+        return not (self.starting or self.ending or self.off)
+
+    @property
+    def silent(self) -> bool:
+        """Return whether the machine does not answer Slurm."""
+        return bool(self.flags & {"NOT_RESPONDING", "DOWN"})
+
+    @property
+    def answers(self) -> bool:
+        """Return whether the machine has registered and answers."""
+        return self.runs and not self.silent
+
+    @property
     def set_down(self) -> bool:
         """Return whether an administrator set the node down: Slurm's own reasons are known."""
         return "DOWN" in self.flags and not self.reason.startswith(_OWN_REASONS)
@@ -57,7 +79,12 @@ class Node(t.NamedTuple):
     @property
     def lost(self) -> bool:
         """Return whether Slurm gave the machine up. The reason tells it from a node that an administrator set down."""
-        return self.off and "DOWN" in self.flags and self.reason.startswith(("ResumeTimeout reached", OURS))
+        return self.off and "DOWN" in self.flags and self.reason.startswith((TIMED_OUT, OURS))
+
+    @property
+    def timed_out(self) -> bool:
+        """Return whether the machine did not register in time."""
+        return self.lost and self.reason.startswith(TIMED_OUT)
 
 
 class Slurm:
@@ -73,13 +100,23 @@ class Slurm:
         return bool(found) and t.cast("re.Match[str]", found)["host"].partition(".")[0] == host.partition(".")[0]
 
     def nodes(self) -> dict[str, Node]:
-        """Return all nodes by name. Raise ElasticError if Slurm does not answer, or with no node."""
+        """Return all nodes by name. Raise ElasticError if Slurm does not answer, with no node, or with other text."""
         out = self._asked(["scontrol", "--all", "--oneliner", "show", "nodes"])
-        found = [match for match in map(_NODE.match, out.splitlines()) if match]
-        nodes = [Node(one["name"], frozenset(one["state"].split("+")), one["reason"] or "") for one in found]
-        if not nodes:
-            raise ElasticError("Slurm returned no nodes")
-        return {node.name: node for node in nodes}
+        nodes = [_node(line) for line in out.splitlines() if line.strip()]
+        if not nodes or not out.endswith("\n"):
+            raise ElasticError("Slurm returned no nodes, or not all of them")
+        found = {node.name: node for node in nodes}
+        if len(found) < len(nodes):  # a line break in what a machine says of itself
+            raise ElasticError("Slurm's list names a node twice; nothing is known")
+        return found
+
+    def busy(self, nodes: Sequence[str]) -> set[str]:
+        """Return which of these nodes have jobs now. Only call it with nodes that Slurm knows."""
+        found: set[str] = set()
+        for names in _parts(nodes):
+            out = self._asked(["squeue", "--noheader", _HAVE_WORK, f"--nodelist={','.join(names)}", "--format=%N"])
+            found.update(self.expand(",".join(out.split())))
+        return found & set(nodes)
 
     def expand(self, hostlist: str) -> list[str]:
         """Return the names of a hostlist expression."""
@@ -100,15 +137,28 @@ class Slurm:
         self._update(nodes, "state=RESUME")
 
     def _update(self, nodes: Sequence[str], *words: str) -> None:
-        names = sorted(nodes)
-        for first in range(0, len(names), _MOST):
-            self._asked(["scontrol", "update", f"nodename={','.join(names[first : first + _MOST])}", *words])
+        for names in _parts(nodes):
+            self._asked(["scontrol", "update", f"nodename={','.join(names)}", *words])
 
     def _asked(self, argv: Sequence[str]) -> str:
         code, out, err = self._run(list(argv))
         if code:
             raise ElasticError(f"'{' '.join(argv)[:200]}' exited {code}: {err.strip()[:500]}")
         return str(out)
+
+
+def _node(line: str) -> Node:
+    match = _NODE.fullmatch(line)
+    if not match:
+        raise ElasticError(f"Slurm's list of nodes has a line that is not understood: {line[:200]!r}")
+    host = _HOST.search(match["before"])
+    reason = (match["reason"] or "").rstrip()
+    return Node(match["name"], frozenset(match["state"].split("+")), reason, host[1].lower() if host else "")
+
+
+def _parts(nodes: Sequence[str]) -> list[list[str]]:
+    names = sorted(nodes)
+    return [names[first : first + _MOST] for first in range(0, len(names), _MOST)]
 
 
 class Resume(t.NamedTuple):

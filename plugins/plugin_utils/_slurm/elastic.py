@@ -30,7 +30,17 @@ SCRIPTS = "/etc/slurm/elastic"
 # The limits of Azure for a scale set with one placement group, and with several.
 MOST_PER_GROUP = 1000
 DEFAULT_PER_GROUP = 100
+# What one pass of the program may end without a request of Slurm, and the starts without a registration of a set.
+END_LIMIT = 10
+START_LIMIT = 3
 _KEYS = {"name", "nodes", "vm_size", "provider", "min_count", "config", "program", "switch", "instances_per_group"}
+_KEYS |= {"end_limit", "start_limit"}
+_NUMBERS = (
+    ("min_count", 0, 65536),
+    ("instances_per_group", 1, MOST_PER_GROUP),
+    ("end_limit", 0, 65536),
+    ("start_limit", 1, 65536),
+)
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _AZURE = ("subscription_id", "resource_group", "cluster")
 
@@ -81,6 +91,8 @@ def program(sets: t.Any, azure: Mapping[str, t.Any], directory: str, assignments
                 "provider": str(one["provider"]),
                 "min_count": int(one.get("min_count") or 0),
                 "options": _options(one, azure, assignments),
+                "end_limit": _number(one, "end_limit", END_LIMIT),
+                "start_limit": _number(one, "start_limit", START_LIMIT),
             }
             for one in _usable(sets)
         ],
@@ -125,6 +137,10 @@ def _options(one: Entry, azure: Mapping[str, t.Any], assignments: str) -> Config
     if one["provider"] == "command":
         return {"program": str(one["program"])}
     return {**azure, "instances_per_group": _per_group(one), "assignments": assignments}
+
+
+def _number(one: Entry, key: str, default: int) -> int:
+    return default if one.get(key) is None else int(one[key])
 
 
 def _per_group(one: Entry) -> int:
@@ -193,7 +209,7 @@ def _nodes_fault(one: Entry) -> str:
 
 
 def _number_fault(one: Entry) -> str:
-    for key, least, most in (("min_count", 0, 65536), ("instances_per_group", 1, MOST_PER_GROUP)):
+    for key, least, most in _NUMBERS:
         value = one.get(key)
         whole = isinstance(value, int) and not isinstance(value, bool)
         if value is not None and not whole and not re.fullmatch(r"[0-9]{1,5}", str(value)):

@@ -17,7 +17,7 @@ from patience import PATIENCE  # type: ignore[import-not-found]
 
 ROOT = Path(__file__).resolve().parents[3]
 SUBSCRIPTION = "11111111-0000-0000-0000-000000000000"
-# The arguments: a directory, a word, and the nodes that Slurm resumes.
+# The arguments: a directory and a word.
 PROGRAM = """
 import json, sys, time
 from pathlib import Path
@@ -28,7 +28,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.slurm im
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.state import Store
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.tests.unit.support.elastic import World
-directory, word, *nodes = sys.argv[1:]
+directory, word = sys.argv[1:]
 world = World(Path(directory))
 host, ticks = Host(world.run), []
 def sleep(seconds):
@@ -37,7 +37,7 @@ def sleep(seconds):
 config = read_config((Path(directory) / "elastic.json").read_text(), "elastic.json")
 store = Store(host, directory)
 passes = Passes(config.sets, cli.clouds(host, store), Slurm(host.run), store, print, sleep=sleep)
-passes.until_settled(20, nodes) if word == "settle" else passes.once(nodes)
+passes.until_settled(20) if word == "settle" else passes.once()
 """
 OFF = ["IDLE", "CLOUD", "POWERED_DOWN"]
 STARTING = ["ALLOCATED", "CLOUD", "POWERING_UP"]
@@ -56,6 +56,7 @@ class Controller:
         place = {"subscription_id": SUBSCRIPTION, "resource_group": "hpc", "cluster": "hpc", "client_id": ""}
         options = {**place, "resource_manager": url, "metadata": url, "instances_per_group": 100}
         one = {"name": "h100", "nodes": self.nodes, "provider": "azure", "min_count": 0}
+        one.update(end_limit=10, start_limit=3)
         sets = [{**one, "options": {**options, "assignments": str(directory)}}]
         self._write("elastic.json", {"directory": str(directory), "sets": sets})
         self._write("world.json", {"nodes": {}, "machines": {}, "room": 0, "calls": []})
@@ -78,12 +79,12 @@ class Controller:
         """Return the states of nodes in Slurm."""
         return ["+".join(self.read("world.json")["nodes"][node][0]) for node in nodes]
 
-    def run(self, word: str, *nodes: str) -> str:
+    def run(self, word: str) -> str:
         """Run the program and return what it logs."""
         kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         own = {"SSL_CERT_FILE": str(self.cluster.azure.certificate), "PYTHONPATH": str(ROOT / ".collections")}
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(self.directory), word, *nodes],
+            [sys.executable, "-c", PROGRAM, str(self.directory), word],
             env={**kept, **own},
             capture_output=True,
             text=True,
@@ -116,14 +117,14 @@ def controller(cluster: Cluster, tmp_path: Path) -> Controller:
 def test_a_hundred_nodes_come_by_one_request_and_go_by_name(controller: Controller) -> None:
     nodes = controller.nodes
     controller.set(STARTING, *nodes)
-    said = controller.run("settle", *nodes)
+    said = controller.run("settle")
 
     assert controller.writes() == ["PATCHpc-h100"], said
     assert controller.cluster.machines() == {"hpc-h100": 100}
     hosts = controller.read("h100.json")
     assert sorted(hosts.values()) == nodes
     assert hosts["hpc-h100-000000"] == "n001"
-    controller.run("settle", *nodes)
+    controller.run("settle")
     assert controller.writes() == []
 
     controller.set(UP, *nodes)
@@ -135,7 +136,7 @@ def test_a_hundred_nodes_come_by_one_request_and_go_by_name(controller: Controll
     assert {"n001", "n050"}.isdisjoint(controller.read("h100.json").values())
 
     controller.set(STARTING, "n050")
-    controller.run("settle", "n050")
+    controller.run("settle")
     assert controller.cluster.machines() == {"hpc-h100": 99}
     assert sorted(controller.read("h100.json").values()) == nodes[1:]
 
@@ -157,7 +158,7 @@ def test_nodes_that_azure_refuses_are_idle_again(controller: Controller, fault: 
     controller.cluster.azure.faults(fault)
     controller.set(STARTING, "n001", "n002", "n003", "n004")
 
-    said = controller.run("settle", "n001", "n002", "n003", "n004")
+    said = controller.run("settle")
 
     assert text in said
     assert "2 nodes get no machine, back to idle~: n003, n004" in said
@@ -181,7 +182,7 @@ def test_a_passing_fault_costs_no_node(controller: Controller, fault: dict[str, 
     controller.cluster.azure.faults(fault)
     controller.set(STARTING, "n001", "n002", "n003", "n004")
 
-    said = controller.run("settle", "n001", "n002", "n003", "n004")
+    said = controller.run("settle")
 
     assert controller.cluster.machines() == {"hpc-h100": 4}, said
     assert sorted(controller.read("h100.json").values()) == ["n001", "n002", "n003", "n004"]

@@ -24,6 +24,7 @@ if t.TYPE_CHECKING:
 OFF = ["IDLE", "CLOUD", "POWERED_DOWN"]
 STARTING = ["ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"]
 UP = ["ALLOCATED", "CLOUD"]
+SILENT = [*UP, "NOT_RESPONDING"]
 ENDING = ["IDLE", "CLOUD", "POWERING_DOWN"]
 HOOK = "/site/cloud"
 
@@ -75,8 +76,10 @@ class World:
         content = self.load()
         content["machines"] = {name: gone for name, gone in content["machines"].items() if not gone}
         for name, (state, _reason) in content["nodes"].items():
-            if "POWERING_UP" in state and name in content["machines"]:
+            if "POWERING_UP" in state and name in content["machines"] and not content.get("mute"):
                 content["nodes"][name] = [UP, ""]
+            if state == UP and name not in content["machines"]:
+                content["nodes"][name] = [SILENT, ""]
             if "POWER_DOWN" in state:
                 content["nodes"][name] = [ENDING, ""]
         self.save(content)
@@ -94,8 +97,13 @@ class World:
             return self._update(argv[2].partition("=")[2].split(","), list(argv[3:]), content)
         if argv[1] == "ping":
             return 0, f"Slurmctld(primary) at {content.get('active', 'control')} is UP\n", ""
+        if argv[0] == "squeue":
+            return 0, "".join(f"{name}\n" for name in content.get("jobs", [])), ""
+        if argv[1:3] == ["show", "hostnames"]:
+            return 0, "".join(f"{name}\n" for name in argv[3].split(",")), ""
+        hosts = content.get("hosts", {})
         lines = [
-            f"NodeName={name} CPUAlloc=0 State={'+'.join(state)} Partitions=batch"
+            f"NodeName={name} NodeHostName={hosts.get(name, name)} CPUAlloc=0 State={'+'.join(state)} Partitions=batch"
             + (f" Reason={reason} [slurm@2026-11-22T10:00:00]" if reason else "")
             for name, (state, reason) in content["nodes"].items()
         ]
@@ -129,7 +137,8 @@ class World:
                 machines[name] = True
         self.save(content)
         if word == "list":
-            shown = [{"node": name, "gone": gone} for name, gone in machines.items()]
+            short = content.get("short", [])
+            shown = [{"node": name, "gone": gone} for name, gone in machines.items() if name not in short]
             return content.get("broken", 0), json.dumps({"machines": shown}), ""
         return content.get("broken", 0), json.dumps({"failed": failed}), ""
 
@@ -181,7 +190,15 @@ def passes(world: World, clock: Clock, host: Host | None = None, **options: t.An
     """Return passes over the nodes of a world as one set, and the list of what they log."""
     host = host or Host(world.run)
     names = tuple(options.pop("nodes", world.load()["nodes"]))
-    one = Set("cloud", names, "command", options.pop("min_count", 0), {"program": HOOK})
+    one = Set(
+        "cloud",
+        names,
+        "command",
+        options.pop("min_count", 0),
+        {"program": HOOK},
+        options.pop("end_limit", 10),
+        options.pop("start_limit", 3),
+    )
     said: list[str] = []
     made = Passes(
         [one],

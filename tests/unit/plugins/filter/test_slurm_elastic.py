@@ -88,6 +88,9 @@ def test_the_program_gets_what_it_needs() -> None:
     ]
     assert found["sets"][0]["options"] == {**PLACE, "instances_per_group": 100, "assignments": "/join"}
     assert found["sets"][1]["options"] == {"program": "/opt/cloud"}
+    assert [(one["end_limit"], one["start_limit"]) for one in found["sets"]] == [(10, 3)] * 2
+    (own,) = slurm_elastic([{**COMMAND, "end_limit": 0, "start_limit": 1}])["program"]["sets"]
+    assert (own["end_limit"], own["start_limit"]) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +107,11 @@ def test_the_program_gets_what_it_needs() -> None:
         ([{**COMMAND, "program": "/opt/cloud --now"}], "allowed: the path of a program"),
         ([{**COMMAND, "min_count": "many"}], "min_count: found 'many'; allowed: 0 to 65536"),
         ([{**COMMAND, "min_count": True}], "min_count: found True"),
+        ([{**COMMAND, "start_limit": 0}], "start_limit: found 0; allowed: 1 to 65536"),
+        ([{**COMMAND, "end_limit": -1}], "end_limit: found -1; allowed: 0 to 65536"),
         ([{**COMMAND, "instances_per_group": 0}], "instances_per_group: found 0; allowed: 1 to 1000"),
         ([{**COMMAND, "config": "Weight=5"}], "config: found 'Weight=5'"),
-        ([{**COMMAND, "max_count": 4}], "found max_count; allowed: config, instances_per_group"),
+        ([{**COMMAND, "max_count": 4}], "found max_count; allowed: config, end_limit"),
         ([COMMAND, {**COMMAND, "nodes": "other1"}], "found two sets cloud"),
         ([COMMAND, {**COMMAND, "name": "b", "nodes": "cloud4"}], "set b: nodes: cloud4 is in the set cloud too"),
         ([{**COMMAND, "nodes": "gpu[2-3]"}], "nodes: gpu2 is in the inventory too"),

@@ -33,12 +33,12 @@ state = json.load(open(here + "/nodes.json"))
 if "ping" in sys.argv:
     print("Slurmctld(primary) at " + open(here + "/leader").read() + " is UP")
 elif "hostnames" in sys.argv:
-    print("\\n".join(state))
+    print("\\n".join(sys.argv[-1].split(",")))
 elif "update" in sys.argv:
     open(here + "/updates", "a").write(" ".join(sys.argv[1:])[:200] + "\\n")
 else:
     for name, flags in state.items():
-        print(f"NodeName={name} CPUAlloc=0 State={flags} Partitions=batch")
+        print(f"NodeName={name} NodeHostName={name} CPUAlloc=0 State={flags} Partitions=batch")
 """
 CLOUD = """
 import json, os, sys
@@ -64,9 +64,11 @@ class Site:
         self.directory = directory
         self.script("gpucluster-elastic", zipapp.build("_elastic.cli", sys.executable))
         self.script("scontrol", f"#!{sys.executable}\n{SCONTROL}".encode())
+        self.script("squeue", b"#!/bin/sh\n")
         self.script("cloud", f"#!{sys.executable}\n{CLOUD}".encode())
         self.names = [f"h100-{number:04d}" for number in range(1, COUNT + 1)]
         one = {"name": "h100", "nodes": self.names, "provider": "command", "min_count": 0}
+        one.update(end_limit=10, start_limit=3)
         config = {"directory": str(directory), "sets": [{**one, "options": {"program": str(directory / "cloud")}}]}
         (directory / "elastic.json").write_text(json.dumps(config), encoding="utf-8")
         (directory / "leader").write_text(socket.gethostname(), encoding="utf-8")
@@ -163,18 +165,48 @@ def test_a_damaged_configuration_is_an_error(site: Site) -> None:
         ((0, "hello", ""), "no JSON"),
         ((0, "[]", ""), "no object"),
         ((0, "{}", ""), "no list of machines"),
-        ((0, '{"machines": ["a"]}', ""), "a machine without a node"),
+        ((0, '{"machines": ["a"]}', ""), "found the machine 'a'"),
+        ((0, '{"machines": [{"node": "a"}, {"nod', ""), "no JSON"),
+        ((0, '{"machines": [{"node": 3}]}', ""), "found the machine"),
+        ((0, '{"machines": [{"node": "a", "gone": "false"}]}', ""), "allowed: "),
+        ((0, '{"machines": [{"node": "a"}, {"node": "a"}]}', ""), "a machine twice"),
+        ((0, "", ""), "no list of machines"),
     ],
 )
 def test_a_wrong_answer_of_the_hook_is_no_empty_cloud(answer: tuple[int, str, str], text: str) -> None:
-    cloud = CommandCloud(lambda *_arguments: answer, Set("h100", ("a",), "command", 0, {"program": "/hook"}))
+    cloud = CommandCloud(lambda *_arguments: answer, Set("h100", ("a",), "command", 0, {"program": "/hook"}, 10, 3))
 
     with pytest.raises(ElasticError, match=text):
-        cloud.machines()
+        cloud.machines({})
+
+
+def test_a_set_is_released_by_name(site: Site) -> None:
+    (site.directory / "state.json").write_text('{"failed": {"set h100": 3, "node h100-0001": 2}}', encoding="utf-8")
+
+    assert site.run("release", "h100").returncode == 0
+    assert json.loads((site.directory / "state.json").read_text(encoding="utf-8"))["failed"] == {}
+
+
+def test_a_person_may_raise_the_limit_of_one_pass(site: Site) -> None:
+    (site.directory / "machines.json").write_text(json.dumps(site.names[:20]), encoding="utf-8")
+    site.run("reconcile")
+    state = json.loads((site.directory / "state.json").read_text(encoding="utf-8"))
+    passed = {key: [first - 61, last - 1, count] for key, (first, last, count) in state["seen"].items()}
+    (site.directory / "state.json").write_text(json.dumps({**state, "seen": passed}), encoding="utf-8")
+
+    assert "end_limit allows 10" in site.run("reconcile").stderr
+    assert "delete 20 machines" in site.run("reconcile", "--end-limit", "20").stderr
+
+
+def test_another_user_than_that_of_the_directory_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+
+    with pytest.raises(ElasticError, match="sudo -u slurm gpucluster-elastic"):
+        cli._refuse_other_user(str(site.directory))
 
 
 def test_an_unknown_provider_is_an_error(site: Site) -> None:
-    one = Set("h100", ("a",), "moon", 0, {})
+    one = Set("h100", ("a",), "moon", 0, {}, 10, 3)
 
     with pytest.raises(ElasticError, match="unknown provider 'moon'"):
         cli.clouds(t.cast("t.Any", None), t.cast("t.Any", None))(one, t.cast("t.Any", None))

@@ -69,7 +69,19 @@ def test_states_and_reasons_of_nodes() -> None:
     assert nodes["c2"].lost
 
 
-@pytest.mark.parametrize(("code", "out"), [(1, ""), (124, NODES), (0, ""), (0, "No nodes in the system")])
+@pytest.mark.parametrize(
+    ("code", "out"),
+    [
+        (1, ""),
+        (124, NODES),
+        (0, ""),
+        (0, "No nodes in the system"),
+        (0, NODES[:-1]),
+        (0, NODES[:200]),
+        (0, f"{NODES}scontrol: error\n"),
+        (0, NODES.replace("ActiveFeatures=h100", "OS=x\nNodeName=c2 x State=IDLE+CLOUD+POWERING_DOWN y")),
+    ],
+)
 def test_no_answer_is_no_empty_cluster(code: int, out: str) -> None:
     with pytest.raises(ElasticError):
         Slurm(lambda *_arguments: (code, out, "error")).nodes()
@@ -88,6 +100,27 @@ def test_no_answer_is_no_empty_cluster(code: int, out: str) -> None:
 )
 def test_only_the_controller_that_leads_is_active(out: str, active: bool) -> None:
     assert Slurm(lambda *_arguments: (1, out, "")).active("control.example.org") is active
+
+
+@pytest.mark.parametrize("changed", ["NodeHostName=hpc-H100-000000 ", ""])
+def test_the_host_name_of_a_machine_is_read(changed: str) -> None:
+    text = NODES.replace("NodeHostName=c1 ", changed)
+
+    assert Slurm(lambda *_arguments: (0, text, "")).nodes()["c1"].host == changed.lower()[13:-1]
+
+
+def test_nodes_with_jobs_are_asked_for_by_name() -> None:
+    seen: list[list[str]] = []
+
+    def run(argv: list[str], *_more: t.Any) -> tuple[int, str, str]:
+        seen.append(argv)
+        return 0, "c[1-2]\nc9\n" if argv[0] == "squeue" else "c1\nc2\nc9\n", ""
+
+    assert Slurm(run).busy(["c2", "c1", "c3"]) == {"c1", "c2"}
+    assert seen[0][0] == "squeue"
+    assert "--nodelist=c1,c2,c3" in seen[0]
+    assert "--states=running,suspended,configuring,resizing,signaling,stopped" in seen[0]
+    assert seen[1] == ["scontrol", "show", "hostnames", "c[1-2],c9"]
 
 
 def test_a_thousand_nodes_need_few_commands() -> None:

@@ -465,6 +465,7 @@ def test_the_nodes_of_elastic_sets_are_those_of_the_other_program(tmp_path: Path
     path = tmp_path / "elastic.json"
     assert cli.elastic_nodes(str(path)) == ()
     one = {"name": "h100", "nodes": ["gpu1", "gpu2"], "provider": "azure", "min_count": 0, "options": {}}
+    one.update(end_limit=10, start_limit=3)
     path.write_text(json.dumps({"sets": [one], "directory": "/x"}))
     assert cli.elastic_nodes(str(path)) == ("gpu1", "gpu2")
     path.write_text("{")
