@@ -51,19 +51,26 @@ class Expiry:
         state = self._state()
         step = plan.decide(self._settings, current, state, now, self._jobs())
         self._say(step.text)
-        return self._act(step, state, now)
+        return self._act(step, current, state, now)
 
     def change(self, period: str) -> int:
         """Set the deletion to a period from now, or to never."""
         self._azure.check_place()
         group, _current, now = self._read()
-        if group is None:
-            raise plan.ExpiryError("the resource group is gone")
+        self._refuse_late(group)
         value = plan.NEVER if period == plan.NEVER else plan.printed(now + plan.seconds(period))
         self._azure.set_tag(plan.TAG, value)
+        # A run may have started the deletion meanwhile.
+        self._refuse_late(self._read()[0])
         self._remember(plan.State(self._settings.period, value))
         self._say(f"{self._settings.cluster}: the tag {plan.TAG} is now {value}")
         return self._told(self._notices.withdraw())
+
+    @staticmethod
+    def _refuse_late(group: str | None) -> None:
+        if group is None or group == "deleting":
+            what = "the resource group is gone" if group is None else "Azure is deleting the resource group"
+            raise plan.ExpiryError(f"{what}; it is too late to change that")
 
     def status(self) -> int:
         """Print the time of the deletion, and change nothing."""
@@ -96,21 +103,30 @@ class Expiry:
     def _jobs(self) -> int | None:
         return self._notices.jobs() if self._settings.wait_hours > 0 else 0
 
-    def _act(self, step: plan.Step, state: plan.State, now: float) -> int:
+    def _act(self, step: plan.Step, current: str, state: plan.State, now: float) -> int:
         """Do the step. The state is written before what depends on it, so that an interrupted run is repeated."""
         known = state.seen(self._settings.period, step.tag)
         if step.action == "delete":
-            return self._delete(step)
+            return self._delete(step, current)
         if step.action in ("warn", "wait"):
             hours = plan.announces(self._settings, known, step, now)
             self._remember(known._replace(first_warned=known.first_warned or now, hours_said=hours or known.hours_said))
             return self._told(self._notices.warn(step.text, max(step.at - now, 0.0), loud=hours > 0))
         if step.action == "set":
+            if self._changed(current):
+                return 0
             self._azure.set_tag(plan.TAG, step.tag)
         self._remember(plan.State(known.period, known.tag))
         return self._told(self._notices.withdraw())
 
-    def _delete(self, step: plan.Step) -> int:
+    def _changed(self, tag: str) -> bool:
+        """Return whether the tag changed since this run read it: somebody cancels or extends. The next run decides."""
+        current = self._read()[1]
+        if current != tag:
+            self._say(f"{self._settings.cluster}: the tag {plan.TAG} is now {current or 'gone'}, so nothing is done")
+        return current != tag
+
+    def _delete(self, step: plan.Step, tag: str) -> int:
         """Delete the group, unless it contains something that is not of the cluster."""
         foreign = self._azure.foreign()
         if foreign:
@@ -120,6 +136,9 @@ class Expiry:
                 " delete the cluster with the playbook azure_down"
             )
         self._host.run(["wall", step.text])
+        # The last request before the deletion: all before it takes time, in which somebody may cancel.
+        if self._changed(tag):
+            return self._told(self._notices.withdraw())
         self._azure.delete()
         self._say("Azure has accepted the deletion of the resource group")
         return 0

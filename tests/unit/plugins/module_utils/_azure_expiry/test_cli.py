@@ -39,6 +39,7 @@ class Cloud:
         self.asked: list[str] = []
         self.offset = 0.0
         self.dated = True
+        self.list: Body | None = None  # instead of the list of resources
 
     def answer(self, method: str, path: str, headers: t.Any, body: bytes) -> tuple[int, Body]:
         self.asked.append(f"{method} {path.partition('?')[0]}")
@@ -68,7 +69,7 @@ class Cloud:
             self.state = "Deleting"
             return 202, {}
         if path.startswith(f"{GROUP}/resources"):
-            return 200, {"value": self.resources}
+            return 200, {"value": self.resources} if self.list is None else self.list
         return 200, {"tags": self.tags, "properties": {"provisioningState": self.state}}
 
     def writes(self) -> list[str]:
@@ -216,6 +217,89 @@ def test_an_administrator_extends_or_cancels(command: str, cloud: tuple[Cloud, s
     assert azure.tags[plan.TAG] == ("never" if command == "cancel" else at(72))
     assert machine.host.start is None
     assert notices.MOTD not in machine.host.files
+
+
+@pytest.mark.parametrize("moment", ["/resources", "wall"])
+@pytest.mark.parametrize("tag", ["never", "2099-01-01T00:00:00Z"])
+def test_a_cancel_in_the_last_seconds_counts(
+    cloud: tuple[Cloud, str], monkeypatch: pytest.MonkeyPatch, moment: str, tag: str
+) -> None:
+    """An administrator cancels after the program has decided, while it asks for resources or writes to terminals."""
+    azure, address = cloud
+    machine = Machine(address)
+    due = at(-3)
+    machine.state(due, 5)
+    machine.host.start = "2026-11-25T00:00:00"
+    azure.tags = tags = {"gpucluster_cluster": "hpc", plan.TAG: due}
+    answer, run = azure.answer, machine.host.run
+
+    def slow(method: str, path: str, *more: t.Any) -> tuple[int, Body]:
+        if moment in path:
+            tags[plan.TAG] = tag
+        return answer(method, path, *more)
+
+    def writes(args: Sequence[str]) -> tuple[int, str, str]:
+        if moment in args:
+            tags[plan.TAG] = tag
+        return run(args)
+
+    monkeypatch.setattr(azure, "answer", slow)
+    monkeypatch.setattr(machine.host, "run", writes)
+    assert machine.program().run() == 0
+
+    assert (azure.writes(), azure.state) == ([], "Succeeded")
+    assert machine.host.start is None
+    assert machine.said[-1] == f"hpc: the tag {plan.TAG} is now {tag}, so nothing is done"
+
+
+def test_a_cancel_is_not_overwritten_by_the_first_run(
+    cloud: tuple[Cloud, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    azure, address = cloud
+    machine = Machine(address, wait_hours=1.0)
+    tags = azure.tags
+    assert tags is not None
+    run = machine.host.run
+
+    def cancels(args: Sequence[str]) -> tuple[int, str, str]:
+        tags[plan.TAG] = "never"
+        return run(args)
+
+    monkeypatch.setattr(machine.host, "run", cancels)
+    machine.program().run()
+
+    assert (tags[plan.TAG], azure.writes()) == ("never", [])
+
+
+@pytest.mark.parametrize("moment", ["before", "meanwhile"])
+def test_a_cancel_that_is_too_late_says_so(
+    cloud: tuple[Cloud, str], monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    azure, address = cloud
+    answer = azure.answer
+
+    def deletes(method: str, *more: t.Any) -> tuple[int, Body]:
+        found = answer(method, *more)
+        azure.state = "Deleting" if moment == "before" or method == "PATCH" else azure.state
+        return found
+
+    monkeypatch.setattr(azure, "answer", deletes)
+    with pytest.raises(plan.ExpiryError, match="Azure is deleting the resource group; it is too late"):
+        Machine(address).program().change("never")
+
+
+@pytest.mark.parametrize("answer", [{}, {"value": None}, {"value": [None]}, {"value": [], "nextLink": 3}])
+def test_a_list_of_resources_that_is_not_understood_is_not_empty(cloud: tuple[Cloud, str], answer: Body) -> None:
+    azure, address = cloud
+    machine = Machine(address)
+    due = at(-3)
+    machine.state(due, 5)
+    azure.tags = {"gpucluster_cluster": "hpc", plan.TAG: due}
+    azure.list = answer
+
+    with pytest.raises(plan.ExpiryError, match=r"/resources: the (answer|address)"):
+        machine.program().run()
+    assert azure.writes() == []
 
 
 def test_a_cancelled_deletion_stays_cancelled_after_a_deployment(cloud: tuple[Cloud, str]) -> None:
