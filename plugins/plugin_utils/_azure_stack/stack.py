@@ -384,17 +384,27 @@ class Stack:
             group_resource = templates.Resource(self._group_id, templates.GROUPS, self._wanted.resource_group, {})
             changes.append(whatif.change(group_resource, "Delete", []))
         elif self._is_ours(group):
-            self._kept.append(
-                f"resource group {self._wanted.resource_group}, because it holds {words.listed(content.foreign, 5)}"
-            )
-        if changes and not self._check_mode:
-            self._remove(found, rest, drop_group)
+            self._keep_group(content.foreign)
+        if changes and not self._check_mode and not self._remove(found, rest, drop_group) and drop_group:
+            changes.pop()
         return self._result(changes, None)
 
-    def _remove(self, found: Found, rest: leftovers.Leftovers, drop_group: bool) -> None:
+    def _keep_group(self, foreign: list[str]) -> None:
+        what = f"it holds {words.listed(foreign, 5)}" if foreign else f"its tag {MADE_BY} or {OWNER} changed"
+        self._kept.append(f"resource group {self._wanted.resource_group}, because {what}")
+
+    def _remove(self, found: Found, rest: leftovers.Leftovers, drop_group: bool) -> bool:
+        """Remove stack and group, or what is left of ours; return whether the group was removed."""
         try:
             if found.stack:
                 self._delete_stack()
+            # The stack took minutes, in which others may have put something into the group.
+            if drop_group and found.stack:
+                foreign = rest.sorted(_managed(found.stack)).foreign
+                group = self._writer.get(self._group_id, templates.GROUP_VERSION)
+                drop_group = group is None or (self._is_ours(group) and not foreign)
+                if not drop_group:
+                    self._keep_group(foreign)
             if drop_group:
                 self._writer.delete(self._group_id, templates.GROUP_VERSION)
             else:
@@ -404,6 +414,7 @@ class Stack:
                 f"the removal of the stack {self._wanted.name} is not complete: {explain.message(exc)}. "
                 "Run again to remove the rest"
             ) from None
+        return drop_group
 
     def _delete_stack(self) -> None:
         """Delete the stack with its resources; try once more, because Azure may take them in a wrong order."""

@@ -332,6 +332,38 @@ def test_our_own_group_stays_if_it_holds_what_is_not_ours() -> None:
     assert found["kept"] == ["resource group training-rg, because it holds Microsoft.Compute/disks theirs"]
 
 
+@pytest.mark.parametrize("what", ["a disk", "a tag"])
+def test_our_own_group_stays_if_others_use_it_while_the_stack_goes(what: str) -> None:
+    """The removal of a stack takes minutes."""
+    case = Case()
+    case.up()
+    disk = f"{GROUP_ID}/providers/Microsoft.Compute/disks/theirs"
+    direct, store = case.direct, case.store()
+
+    def meanwhile(method: str, url: str, body: t.Any) -> t.Any:
+        answer = direct(method, url, body)
+        if method == "DELETE" and what == "a disk":
+            store.put(disk, "Microsoft.Compute/disks", {})
+        if method == "DELETE" and what == "a tag":
+            store.groups["training-rg"]["tags"].pop("gpucluster_stack", None)
+        return answer
+
+    case.direct = t.cast("t.Any", meanwhile)
+    found = case.down()
+    case.direct = direct
+
+    theirs = ["microsoft.compute/disks/theirs"] if what == "a disk" else []
+    assert case.left() == ["training-rg", *theirs]
+    why = (
+        "it holds Microsoft.Compute/disks theirs"
+        if theirs
+        else "its tag gpucluster_stack or gpucluster_cluster changed"
+    )
+    assert found["kept"] == [f"resource group training-rg, because {why}"]
+    assert ("Delete", "training-rg") not in names(found)
+    assert ("Delete", "training") in names(found)
+
+
 def test_a_group_that_was_there_before_stays_even_if_it_is_empty() -> None:
     case = Case()
     case.store().put_group("training-rg", {"location": "westeurope"})
