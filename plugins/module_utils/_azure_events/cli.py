@@ -69,7 +69,8 @@ class Watch:
 
     def _act(self, found: list[events.Event], now: float) -> None:
         """Do what the events need, at once after a change, and then from time to time."""
-        if found == self._events and (not self._next or now < self._next):
+        # A clock that was set back must not delay the next look.
+        if found == self._events and (not self._next or self._next - _CHECK_AGAIN <= now < self._next):
             return
         self._events, self._next = found, now + _LOOK
         try:

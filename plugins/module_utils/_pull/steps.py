@@ -78,7 +78,8 @@ class Pull:
         signature = self._get(SIGNATURE).read_bytes()
         applied = self._state / "applied"
         same = applied.exists() and applied.read_bytes() == signature
-        if same and not force and self._now - applied.stat().st_mtime < self._settings["full_seconds"]:
+        # A time in the future comes from a clock that was ahead: then the release is due, not applied for years.
+        if same and not force and 0 <= self._now - applied.stat().st_mtime < self._settings["full_seconds"]:
             return "the release is applied"
         release = self._release()
         if not force and not applied.exists() and self._is_copy(release):

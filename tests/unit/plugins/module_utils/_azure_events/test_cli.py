@@ -215,6 +215,16 @@ def test_a_node_that_waits_for_jobs_asks_slurm_every_ten_seconds(machine: Machin
     assert sum("nodelist" in call for call in machine.slurm.calls) == 2
 
 
+def test_a_clock_that_is_set_back_delays_no_look(machine: Machine) -> None:
+    machine.service.events = [{**PREEMPT, "EventType": "Freeze"}]
+    machine.slurm.jobs = {"8": "0       1       "}
+    watch = machine.watch()
+    for second in (0, -86_400):
+        watch.look(NOW + second)
+
+    assert sum("nodelist" in call for call in machine.slurm.calls) == 2
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_the_node_returns_when_the_event_is_gone_also_after_a_restart(machine: Machine, restarted: bool) -> None:
     machine.service.events = [PREEMPT]

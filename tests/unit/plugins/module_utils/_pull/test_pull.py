@@ -182,8 +182,9 @@ def test_a_node_without_news_fetches_the_signature_only(cluster: Cluster) -> Non
     assert len(cluster.played()) == 1
 
 
-@pytest.mark.parametrize(("later", "force"), [(3601.0, False), (1.0, True)])
+@pytest.mark.parametrize(("later", "force"), [(3601.0, False), (1.0, True), (-86400.0, False)])
 def test_a_release_is_applied_again_when_it_is_old_or_on_request(cluster: Cluster, later: float, force: bool) -> None:
+    """Or when the clock was ahead at the last time."""
     _pull(cluster).run()
 
     _pull(cluster, NOW + later).run(force)
