@@ -38,6 +38,12 @@ options:
       - Number of GPUs by host name or hostlist expression, from the hardware catalogue.
       - Other hosts are not compared.
     type: dict
+  records:
+    description:
+      - Hardware record by host name or hostlist expression. The filter P(hpcai.gpucluster.vm_size#filter) returns one.
+      - The type of GPUs must be that of C(gres.conf), and no figure of a node may be more than the record has.
+    type: dict
+    version_added: 0.3.0
   qos:
     description: Names of the existing QOS, in addition to V(normal). If not set, QOS are not compared.
     type: list

@@ -93,10 +93,11 @@ def bare(watch: Watch, count: int) -> None:
     nodes = [{"NodeName": names, "CPUs": 96, "RealMemory": 1900000, "Gres": "gpu:h100:8"}]
     lines = conf.collect(nodes, [], [{"PartitionName": "batch", "Nodes": "ALL"}])
     config = {"ClusterName": "bench", "GresTypes": ["gpu"]}
-    gpus = dict.fromkeys(names, 8)
+    cpus = {"sockets": 2, "cores_per_socket": 48, "threads_per_core": 1}
+    record = {"cpus": cpus, "memory_mib": 1900000, "gpus": {"count": 8, "model": "H100"}}
     text = watch("slurm.conf, functions", BUDGET, lambda: conf.render(config, lines))
     watch("topology.conf, functions", BUDGET, lambda: topology.render(places, "tree", known=names))
-    cluster = check.Cluster(config, lines, gpus=gpus)
+    cluster = check.Cluster(config, lines, records={hostlist.compress(names): record})
     found = watch("problems of slurm.conf, functions", BUDGET, lambda: check.problems(cluster))
     before = text.replace(hostlist.compress(names), hostlist.compress(names[:-1]))
     act = watch(

@@ -132,7 +132,7 @@ def _source(inputs: Inputs) -> Iterator[str]:
 
 def _files(inputs: Inputs) -> Iterator[str]:
     """Judge the files for the daemons."""
-    gpus = {group["hosts"]: group["record"]["gpus"]["count"] for group in inputs["slurm_nodes"]}
+    records = {group["hosts"]: group["record"] for group in inputs["slurm_nodes"]}
     parts: tuple[tuple[str, str, t.Callable[[], Mapping[str, t.Any]]], ...] = (
         ("slurm.conf", "slurm_config", lambda: settings.slurm_conf(inputs)),
         ("cgroup.conf", "slurm_cgroup_config", lambda: inputs["slurm_cgroup_config"]),
@@ -143,7 +143,9 @@ def _files(inputs: Inputs) -> Iterator[str]:
         try:
             lines = files.lines(inputs) if name == "slurm.conf" else []
             yield from check.problems(
-                check.Cluster(config(), lines, name, inputs["slurm_version"], variable, gpus if lines else None)
+                check.Cluster(
+                    config(), lines, name, inputs["slurm_version"], variable, records=records if lines else None
+                )
             )
         except ValueError as exc:
             yield f"{variable}: {exc}"

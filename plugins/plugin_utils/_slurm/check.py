@@ -8,25 +8,22 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import release
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf, hostlist, keys, values
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import check_nodes, conf, hostlist, keys, values
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     Lines = Sequence[Mapping[str, t.Any]]
 
-# gpu:8, gpu:h100:8, gpu:h100:8(S:0-1), gpu
-_GRES = re.compile(
-    r"(?P<name>[A-Za-z_]\w*)(?::(?P<type>[A-Za-z][\w.-]*))?(?::(?P<count>\d+)[KkMmGg]?)?(?:\(S:[^)]*\))?\Z"
-)
 _ALWAYS_KNOWN = ("ALL", "EMPTY")
 _SHOWN = 5
 _INPUTS = {"nodename": "slurm_node_config", "partitionname": "slurm_partitions"}
+# The memory of a job that requests none, in MiB, and whether it is for each CPU.
+_MEMORY = {"defmempercpu": ("DefMemPerCPU", True), "defmempernode": ("DefMemPerNode", False)}
 # slurmd warns if UnkillableStepTimeout is below this multiple of MessageTimeout. The values are the defaults of Slurm.
 _UNKILLABLE = 5
 _TIMEOUTS = {"messagetimeout": 10, "unkillablesteptimeout": 60}
@@ -42,7 +39,13 @@ class Cluster:
     version: str = "26.05"
     variable: str = "slurm_config"
     gpus: Mapping[str, int] | None = None
+    records: Mapping[str, t.Any] | None = None
     qos: Sequence[str] | None = None
+
+    @property
+    def given(self) -> dict[str, t.Any]:
+        """Return the keys of the file in lower case, without those that are removed."""
+        return {str(key).lower(): value for key, value in self.config.items() if not conf.is_absent(value)}
 
     def blame(self, first: str) -> str:
         """Return the input that defines the lines with this first key; slurm_config defines the other keys."""
@@ -75,6 +78,9 @@ def problems(cluster: Cluster) -> list[str]:
     found.extend(_nodeset_problems(cluster, hosts))
     found.extend(_partition_problems(cluster, hosts))
     found.extend(_gres_problems(cluster))
+    found.extend(_hardware_problems(cluster))
+    if not found:  # needs hostlists and numbers that can be read
+        found.extend(_memory_problems(cluster))
     found.extend(_qos_problems(cluster))
     found.extend(_timeout_problems(cluster))
     return found
@@ -201,40 +207,82 @@ def _is_true(value: t.Any) -> bool:
 
 
 def _gres_problems(cluster: Cluster) -> list[str]:
-    """Return the errors in the GRES of nodes: their form, GresTypes and the number of GPUs."""
-    types = {str(key).lower(): value for key, value in cluster.config.items()}.get("grestypes")
-    declared = set(conf.value_text("GresTypes", types or "").split(","))
+    """Return the errors in the GRES of nodes: their form, and GresTypes."""
+    declared = set(conf.value_text("GresTypes", cluster.given.get("grestypes") or "").split(","))
     found: list[str] = []
     for line in cluster.of("NodeName"):
         where = f"{cluster.blame('NodeName')}: NodeName {_label(line['nodename'])}"
-        count = 0
-        for item in filter(None, conf.value_text("Gres", line.get("gres") or "").split(",")):
-            match = _GRES.match(item.replace(":no_consume", ""))
-            if not match:
+        for item in check_nodes.gres(line.get("gres")):
+            if isinstance(item, str):
                 found.append(f"{where}: Gres {item!r} is not of the form name[:type][:count]")
-                continue
-            if match["name"] not in declared:
-                found.append(f"{where}: Gres {item!r} needs {match['name']!r} in GresTypes")
-            count += int(match["count"] or 1) if match["name"] == "gpu" else 0
-        found.extend(_gpu_problems(cluster, line, count, where))
+            elif item.name not in declared:
+                found.append(f"{where}: Gres {item.text!r} needs {item.name!r} in GresTypes")
     return found
 
 
-def _gpu_problems(cluster: Cluster, line: Mapping[str, t.Any], count: int, where: str) -> list[str]:
-    """Return the hosts of a line whose number of GPUs differs from the catalogue."""
-    gpus = {host: right for hosts, right in (cluster.gpus or {}).items() for host in _names(hosts)}
-    try:
-        names = _names(line["nodename"])
-    except ValueError:
-        return []
-    wrong: dict[int, list[str]] = {}
-    for name in names:
-        if gpus.get(name, count) != count:
-            wrong.setdefault(gpus[name], []).append(name)
-    return [
-        f"{where}: Gres says {count} GPUs, the hardware catalogue says {right} for {_some(hosts)}"
-        for right, hosts in sorted(wrong.items())
-    ]
+def _hardware_problems(cluster: Cluster) -> list[str]:
+    """Return what the lines of nodes say of the hardware and the records do not, with the hosts."""
+    known: dict[str, tuple[int | None, t.Any]] = {
+        host: (count, None) for hosts, count in (cluster.gpus or {}).items() for host in _names(hosts)
+    }
+    known.update({host: (None, record) for hosts, record in (cluster.records or {}).items() for host in _names(hosts)})
+    found: list[str] = []
+    for line in cluster.of("NodeName"):
+        try:
+            names = _names(line["nodename"])
+        except ValueError:
+            continue
+        # Machines with one record are judged once.
+        alike: dict[tuple[int | None, int], list[str]] = {}
+        for name in filter(known.__contains__, names):
+            alike.setdefault((known[name][0], id(known[name][1])), []).append(name)
+        where = f"{cluster.blame('NodeName')}: NodeName {_label(line['nodename'])}"
+        for hosts in alike.values():
+            problems_of = _differences(cluster, line, *known[hosts[0]])
+            found += [f"{where}: {problem} for {_some(hosts)}" for problem in problems_of]
+    return found
+
+
+def _differences(cluster: Cluster, line: Mapping[str, t.Any], gpus: int | None, record: t.Any) -> list[str]:
+    """Return what a line says of machines with one number of GPUs or one record, and should not."""
+    items = list(check_nodes.gres(line.get("gres")))
+    gres = [item for item in items if isinstance(item, check_nodes.Gres)]
+    readable = len(gres) == len(items)  # a wrong form has its own message
+    if record is None:
+        return check_nodes.count_problems(gres, gpus or 0) if readable else []
+    types = check_nodes.type_problems(gres, record) if readable else []
+    return types + check_nodes.size_problems(line, record, cluster.given)
+
+
+def _memory_problems(cluster: Cluster) -> list[str]:
+    """Return each default of the memory of a job that no node of a line can give to a job with all of its CPUs."""
+    found: list[str] = []
+    lines = [(_label(line["nodename"]), set(_names(line["nodename"])), line) for line in cluster.of("NodeName")]
+    for partition in cluster.of("PartitionName"):
+        mine = {name for name in _names(partition.get("nodes")) if name.upper() != "ALL"}
+        whole = any(name.upper() == "ALL" for name in _names(partition.get("nodes")))
+        for label, names, line in lines:
+            if whole or not mine.isdisjoint(names):
+                found += _too_much(cluster, partition, label, check_nodes.offer(line))
+    return list(dict.fromkeys(found))
+
+
+def _too_much(cluster: Cluster, partition: Mapping[str, t.Any], label: str, offer: check_nodes.Offer) -> list[str]:
+    """Return the default of a partition, or else of the cluster, that is more than the nodes of one line have."""
+    own = any(check_nodes.number(partition.get(key)) for key in _MEMORY)
+    values_of = partition if own else cluster.given
+    where = f"{cluster.blame('PartitionName')}: PartitionName {partition['partitionname']}" if own else cluster.variable
+    for key, (name, of_cpus) in _MEMORY.items():
+        value = check_nodes.number(values_of.get(key)) or 0
+        times = offer.cpus if of_cpus else 1
+        if value * times > offer.memory:
+            count = f" for each of {times} CPUs" if of_cpus else ""
+            return [
+                f"{where}: {name} is {value}{count}, but RealMemory of {label} leaves {offer.memory} MiB. A job with"
+                f" all CPUs would stay pending (BadConstraints). Allowed: up to {offer.memory // times}, or a larger"
+                " RealMemory"
+            ]
+    return []
 
 
 def _qos_problems(cluster: Cluster) -> list[str]:
@@ -257,8 +305,7 @@ def _qos_problems(cluster: Cluster) -> list[str]:
 
 def _timeout_problems(cluster: Cluster) -> list[str]:
     """Return an error if UnkillableStepTimeout is too short for MessageTimeout."""
-    given = {str(key).lower(): value for key, value in cluster.config.items() if not conf.is_absent(value)}
-    message, unkillable = (str(given.get(name, default)) for name, default in _TIMEOUTS.items())
+    message, unkillable = (str(cluster.given.get(name, default)) for name, default in _TIMEOUTS.items())
     if not (message.isdigit() and unkillable.isdigit()) or int(unkillable) >= _UNKILLABLE * int(message):
         return []
     return [

@@ -12,9 +12,9 @@ import json
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as record_facts
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import (
     actions,
+    check_nodes,
     conf,
     elastic,
     hostlist,
@@ -194,12 +194,10 @@ def _shares(inputs: Inputs) -> Config:
     if not inputs.get("slurm_share_nodes"):
         return {}
     lines = node_lines.node_lines(inputs["slurm_nodes"], inputs.get("slurm_memory_headroom_percent", 5))
-    records = [group["record"] for group in inputs["slurm_nodes"]]
-    # The check of the input refuses another memory.
-    given = [int(line["RealMemory"]) if str(line["RealMemory"]).isdecimal() else 0 for line in lines]
-    memory = [mib // record_facts.cpu_count(record) for mib, record in zip(given, records)]
-    gpus = [(record_facts.cpu_count(record), record["gpus"]["count"]) for record in records]
-    cpus = [count // devices for count, devices in gpus if devices]
+    offers = [check_nodes.offer({key.lower(): value for key, value in line.items()}) for line in lines]
+    memory = [offer.memory // offer.cpus for offer in offers if offer.cpus]
+    gpus = [group["record"]["gpus"]["count"] for group in inputs["slurm_nodes"]]
+    cpus = [offer.cpus // devices for offer, devices in zip(offers, gpus) if devices]
     return {"DefMemPerCPU": min(memory, default=0) or None, "DefCPUPerGPU": min(cpus, default=0) or None}
 
 

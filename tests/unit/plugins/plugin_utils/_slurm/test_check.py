@@ -42,8 +42,14 @@ def found(config: dict[str, t.Any] | None = None, *lines: dict[str, t.Any], **op
     return problems(Cluster({**GOOD, **(config or {})}, [*LINES, *lines], **options))
 
 
+def record(gpus: int) -> dict[str, t.Any]:
+    """Return the hardware of a machine, as far as the check reads it."""
+    cpus = {"sockets": 2, "cores_per_socket": 48, "threads_per_core": 1}
+    return {"cpus": cpus, "memory_mib": 2000000, "gpus": {"count": gpus, "model": "H100"}}
+
+
 def test_a_good_configuration_has_no_problem() -> None:
-    assert found(gpus={"gpu1": 8, "gpu2": 8, "cpu1": 0}, qos=["high"]) == []
+    assert found(records={"gpu[1-2]": record(8), "cpu1": record(0)}, qos=["high"]) == []
 
 
 @pytest.mark.parametrize(
@@ -128,21 +134,37 @@ def test_a_bad_line_is_named(line: dict[str, t.Any], message: str) -> None:
 
 
 def test_gres_that_contradict_the_catalogue_name_the_hosts() -> None:
-    assert found(gpus={"gpu1": 8, "gpu2": 4, "cpu4": 1, "other": 3}) == [
+    assert found(gpus={"gpu1": 8, "gpu2": 4}, records={"cpu4": record(1), "other": record(3)}) == [
         "slurm_node_config: NodeName gpu[1-2]: Gres says 8 GPUs, the hardware catalogue says 4 for gpu2",
         "slurm_node_config: NodeName cpu[1-4]: Gres says 0 GPUs, the hardware catalogue says 1 for cpu4",
     ]
 
 
 @pytest.mark.parametrize(
-    ("gres", "count"),
-    [("gpu:8", 8), ("gpu:h100:8", 8), ("gpu:h100:4,gpu:a100:2", 6), ("gpu:h100:8(S:0-1)", 8), ("gpu", 1)],
+    ("node", "config", "partition", "message"),
+    [
+        ({}, {}, {}, ""),
+        ({}, {"DefMemPerCPU": 250}, {}, ""),
+        ({}, {"DefMemPerCPU": 251}, {}, "slurm_config: DefMemPerCPU is 251 for each of 4 CPUs, but RealMemory of x1"),
+        ({"RealMemory": 800}, {"DefMemPerCPU": 250}, {}, "leaves 800 MiB"),
+        ({"MemSpecLimit": 100}, {"DefMemPerCPU": 250}, {}, "leaves 900 MiB"),
+        ({"CPUs": 2}, {"DefMemPerCPU": 500}, {}, ""),
+        ({}, {"DefMemPerNode": 1001}, {}, "DefMemPerNode is 1001, but RealMemory of x1 leaves 1000 MiB"),
+        ({}, {"DefMemPerCPU": 251}, {"DefMemPerCPU": 9}, ""),
+        ({}, {}, {"DefMemPerCPU": "251"}, "slurm_partitions: PartitionName p: DefMemPerCPU is 251"),
+        ({}, {}, {"DefMemPerNode": "1k", "Nodes": "x[1-1]"}, "Allowed: up to 1000, or a larger RealMemory"),
+        ({}, {"DefMemPerCPU": 251}, {"Nodes": "x2"}, ""),
+        ({}, {"DefMemPerCPU": "UNLIMITED"}, {}, ""),
+    ],
 )
-def test_gpus_are_counted_in_every_form_of_gres(gres: str, count: int) -> None:
-    line = {"NodeName": "x1", "Gres": gres}
+def test_default_memory_fits_all_cpus(node: t.Any, config: t.Any, partition: t.Any, message: str) -> None:
+    small = {"NodeName": "x1", "Sockets": 2, "CoresPerSocket": 2, "RealMemory": 1000, **node}
+    big = {"NodeName": "x2", "CPUs": 4, "RealMemory": 9000}
 
-    assert found({}, line, gpus={"x1": count}) == []
-    assert len(found({}, line, gpus={"x1": count + 1})) == 1
+    text = "\n".join(problems(Cluster(config, [small, big, {"PartitionName": "p", "Nodes": "ALL", **partition}])))
+
+    assert message in text
+    assert bool(message) == bool(text)
 
 
 @pytest.mark.parametrize(
