@@ -21,6 +21,8 @@ if t.TYPE_CHECKING:
 # Seconds between two queries. A long wait queries the controller less often.
 _PAUSES = {60: 0.5, 600: 2.0}
 _LONGEST_PAUSE = 5.0
+# The most nodes in one argument.
+_ASKED = 500
 # Exit status of getent for a name that is unknown.
 _NO_NAME = 2
 _JOBS = "%T|%A %j of %u, %T, %L left"
@@ -31,7 +33,7 @@ class Found(t.NamedTuple):
     What one query found.
 
     C(nodes) has, by name, whether the node registered, and its state with the reason. C(jobs) describes the jobs.
-    C(missing) means that Slurm's commands are not installed, so that waiting is useless.
+    C(missing) means that waiting is useless: Slurm's commands are not installed, or the nodes are in no partition.
     """
 
     reached: bool
@@ -53,10 +55,23 @@ def nodes(run: Runner, names: Sequence[str]) -> Found:
     code, out, err = run(["sinfo", "--all", "--Node", "--noheader", f"--format={slurm_nodes.FORMAT}"])
     known = {node.name: (node.registered, node.condition) for node in slurm_nodes.parse(out)} if code == 0 else {}
     states = {name: known.get(name, (False, "")) for name in names}
+    outside = _outside(run, [name for name in names if name not in known]) if code == 0 else {}
     # Slurm shows such a node as idle for a while, and a job on it hangs.
-    states.update(_unresolved(run, names) if code == 0 else {})
-    reached = all(registered for registered, _state in states.values())
-    return Found(reached, (err or out).strip() if code else "", states, missing=code == bounded_run.MISSING)
+    states.update({**outside, **_unresolved(run, names)} if code == 0 else {})
+    waited = [name for name, (registered, _state) in states.items() if not registered]
+    useless = code == bounded_run.MISSING or (bool(waited) and all(name in outside for name in waited))
+    return Found(not waited, (err or out).strip() if code else "", states, missing=useless)
+
+
+def _outside(run: Runner, names: Sequence[str]) -> dict[str, tuple[bool, str]]:
+    """Return the nodes that slurmctld knows but sinfo does not show, because they are in no partition."""
+    if not names:
+        return {}
+    _code, out, _err = run(["scontrol", "--oneliner", "show", "node", ",".join(names[:_ASKED])])
+    found = [dict(word.partition("=")[::2] for word in line.split()) for line in out.splitlines()]
+    # scontrol leaves the key out if there is none.
+    alone = [node["NodeName"] for node in found if node.get("NodeName") in names and "Partitions" not in node]
+    return {name: (False, f"{name} is in no partition; name it in slurm_partitions") for name in alone}
 
 
 def resolved(run: Runner, names: Sequence[str]) -> Found:

@@ -186,7 +186,27 @@ def _partition_problems(cluster: Cluster, hosts: set[str]) -> list[str]:
         found.append(
             f"{cluster.blame('PartitionName')}: only one partition can have Default=YES, found {', '.join(default)}"
         )
-    return found
+    return found + _lonely(cluster, hosts, partitions)
+
+
+def _lonely(cluster: Cluster, hosts: set[str], partitions: Lines) -> list[str]:
+    """Return the nodes of the cluster that are in no partition: no job can run there."""
+    try:
+        named = {name for line in partitions for name in _names(line.get("nodes"))}
+        future = {name for line in cluster.of("NodeName") if _is_future(line) for name in _names(line["nodename"])}
+    except ValueError:
+        return []
+    if cluster.records is None or cluster.of("NodeSet") or any(name.upper() == "ALL" for name in named):
+        return []
+    alone = hosts - named - future
+    where = f"{cluster.blame('PartitionName')}: no PartitionName line names"
+    ends = "so no job can run there. Allowed: Nodes with these names, or ALL"
+    return [f"{where} {_some(alone)}, {ends}"] if alone else []
+
+
+def _is_future(line: Mapping[str, t.Any]) -> bool:
+    """Return whether a node need not exist yet."""
+    return str(line.get("state", "")).upper() == "FUTURE"
 
 
 def _unknown(value: t.Any, known: set[str], where: str, why: str) -> list[str]:

@@ -207,3 +207,29 @@ def test_a_name_is_asked_for_only_where_slurmctld_has_no_address() -> None:
 
     assert waiting.resolved(run, ["gpu1", "gpu2"]).reached
     assert calls == ["sinfo"]
+
+
+def outside(states: str, nodes: str) -> t.Callable[[t.Sequence[str]], tuple[int, str, str]]:
+    """Return a runner on a controller whose sinfo shows some nodes, and whose scontrol shows all."""
+    return lambda args: (1, nodes, "") if args[0] == "scontrol" else (0, "" if "--future" in args else states, "")
+
+
+def test_a_node_in_no_partition_is_named_without_a_wait() -> None:
+    run = outside(line("gpu2", "idle"), "NodeName=gpu1 Arch=x86_64 State=IDLE\nNode gpu3 not found\n")
+
+    found, clock = wait(lambda: waiting.nodes(run, ["gpu1", "gpu2"]))
+
+    assert (found.reached, clock.pauses) == (False, [])
+    assert found.nodes["gpu1"] == (False, "gpu1 is in no partition; name it in slurm_partitions")
+
+
+def test_other_nodes_are_waited_for_beside_a_node_in_no_partition() -> None:
+    run = outside(line("gpu2", "down*"), "NodeName=gpu1 State=IDLE\n")
+
+    assert wait(lambda: waiting.nodes(run, ["gpu1", "gpu2"]), seconds=1)[1].pauses
+
+
+def test_a_node_that_sinfo_does_not_show_yet_is_not_in_no_partition() -> None:
+    run = outside("", "NodeName=gpu1 State=IDLE Partitions=batch\n")
+
+    assert waiting.nodes(run, ["gpu1"]).nodes["gpu1"] == (False, "")

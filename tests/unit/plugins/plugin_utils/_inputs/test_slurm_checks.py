@@ -10,7 +10,8 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import slurm_checks
-from ansible_collections.hpcai.gpucluster.tests.unit.support.slurm_inputs import inputs, with_gpus
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import nodes
+from ansible_collections.hpcai.gpucluster.tests.unit.support.slurm_inputs import LAB, inputs, with_gpus
 
 
 @pytest.mark.parametrize("given", [{}, {"slurm_nodes": with_gpus(), "slurm_database": "db1"}])
@@ -38,6 +39,10 @@ def test_good_inputs_have_no_problem(given: dict[str, t.Any]) -> None:
         ({"slurm_mpi_config": {"PMIxTimeot": 3}}, "slurm_mpi_config (mpi.conf): unknown key"),
         ({"slurm_database_config": {"DbdPort": "x"}}, "slurm_database_config (slurmdbd.conf): DbdPort"),
         ({"slurm_partitions": [{"PartitionName": "a", "Nodes": "gpu9"}]}, "slurm_partitions: PartitionName a"),
+        (
+            {"slurm_partitions": [{"PartitionName": "a", "Nodes": "gpu1"}, {"PartitionName": "b"}]},
+            "slurm_partitions: no PartitionName line names gpu2, so no job can run there",
+        ),
         ({"slurm_partitions": [{"Nodes": "gpu1"}]}, "has no PartitionName"),
         ({"slurm_version": "newest"}, "slurm_version"),
         ({"slurm_database": "db1", "slurm_qos": [{"nam": "high"}]}, "slurm_qos: "),
@@ -57,3 +62,19 @@ def test_a_wrong_input_is_named(given: dict[str, t.Any], words: str) -> None:
 def test_jobs_on_controllers_and_distribution_sources_are_allowed_when_asked_for() -> None:
     assert not slurm_checks.problems(inputs(slurm_controllers=["gpu1"], slurm_jobs_on_controllers=True))
     assert not slurm_checks.problems(inputs(slurm_source="distribution", slurm_source_checksum=""))
+
+
+@pytest.mark.parametrize("partitions", [["gpu1", "gpu2"], ["gpu[1-2]"], ["all"], ["gpu1", "ALL"]])
+def test_each_node_is_in_a_partition(partitions: list[str]) -> None:
+    lines = [{"PartitionName": f"p{number}", "Nodes": hosts} for number, hosts in enumerate(partitions)]
+
+    assert not slurm_checks.problems(inputs(slurm_partitions=lines))
+
+
+def test_a_node_of_the_future_needs_no_partition() -> None:
+    later = {"gpucluster_vm_size": "lab", "slurm_node_config": {"State": "future"}}
+    given = nodes.group(["gpu1", "gpu2"], {"gpu1": LAB, "gpu2": later})
+
+    assert not slurm_checks.problems(
+        inputs(slurm_nodes=given, slurm_partitions=[{"PartitionName": "a", "Nodes": "gpu1"}])
+    )
