@@ -81,6 +81,8 @@ def type_problems(items: list[Gres], record: Record) -> list[str]:
             f"Gres {item.text!r} has the type {item.type}, gres.conf has {known}: {why}. Allowed: gpu:{right},"
             f" gpu:{known}:{right}"
         )
+    if len({bool(item.type) for item in items if item.name == "gpu"}) > 1 and not found:
+        found.append(f"Gres has gpu with and without a type, so slurmd would not start. Allowed: gpu:{known}:{right}")
     return found or count_problems(items, right)
 
 

@@ -41,6 +41,10 @@ def test_another_type_than_that_of_gres_conf_is_refused(gres: str) -> None:
     assert found.endswith(" for dgx1, dgx2")
 
 
+def test_types_of_some_gpus_only_are_refused() -> None:
+    assert "Gres has gpu with and without a type, so slurmd would not start" in problems(Gres="gpu:h100:4,gpu:4")
+
+
 @pytest.mark.parametrize("gres", ["gpu:1g.10gb:56", "gpu:h100_1g.10gb:56", "gpu:1g.10gb+me:8"])
 def test_slices_of_gpus_are_named_as_such(gres: str) -> None:
     found = problems(Gres=gres)
