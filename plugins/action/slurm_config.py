@@ -73,8 +73,13 @@ class ActionModule(ActionBase):
         way = "slurmctld restarts" if restart else "all daemons read it again"
         self._display.display(f"The configuration of Slurm is written; {way}.")
         state = "restarted" if restart else "started"
-        self._module("ansible.builtin.systemd_service", {"name": "slurmctld", "state": state})
-        self._reconfigure()
+        try:
+            self._module("ansible.builtin.systemd_service", {"name": "slurmctld", "state": state})
+            self._reconfigure()
+        except _ModuleFailed as exc:
+            # It fails, with the reason that slurmctld gives.
+            self._module("hpcai.gpucluster.daemon", {"name": "slurmctld", "failure": f"{exc}."})
+            raise
         note = {"path": config_state.PENDING, "state": "absent"}
         self._module("hpcai.gpucluster.file_set", {"files": [note]})
 

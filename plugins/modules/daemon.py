@@ -47,6 +47,12 @@ options:
     type: bool
     default: false
     version_added: 0.3.0
+  failure:
+    description:
+      - A sentence about a daemon that does not do what it should. The module then changes nothing, and fails with this
+        sentence, the last lines of the journal of the unit, and the next step if it knows the state.
+    type: str
+    version_added: 0.3.0
 seealso:
   - module: ansible.builtin.systemd_service
 """
@@ -76,7 +82,7 @@ reasons:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run, daemon
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run, daemon, journal
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 
@@ -87,11 +93,14 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "files": {"type": "list", "elements": "path", "default": []},
             "retries": {"type": "bool", "default": False},
+            "failure": {"type": "str"},
         },
         supports_check_mode=True,
     )
     unit = module.params["name"]
     host = Host(bounded_run.feeding_runner(bounded_run.WORK))
+    if module.params["failure"]:
+        module.fail_json(msg=f"{module.params['failure']} {journal.why(unit, host)}")
     try:
         found = daemon.status(unit, host)
         if daemon.is_missing(found) and not module.check_mode:

@@ -20,7 +20,8 @@ extends_documentation_fragment:
 options:
   condition:
     description:
-      - V(controller_answers) waits until a controller answers.
+      - V(controller_answers) waits until a controller answers. A failure has the last lines of the journal of slurmctld
+        of this machine, which only root can read, and the next step if the module knows the state.
       - V(nodes_registered) waits until slurmd of each of O(nodes) has registered with the controller. A drained node
         has registered. A node whose name the controller cannot resolve has not, although Slurm shows it as idle.
       - V(nodes_resolved) waits until the controller can resolve the name of each of O(nodes), or has its address in
@@ -85,7 +86,8 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import waiting
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run, journal
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
@@ -114,6 +116,12 @@ def message(found: waiting.Found, condition: str, seconds: int) -> str:
     return f"{condition} is not met after {seconds} s: {details or 'Slurm said nothing'}"
 
 
+def reason(found: waiting.Found, condition: str, host: Host) -> str:
+    """Return why slurmctld of this machine does not answer; empty for other conditions."""
+    silent = condition == "controller_answers" and not found.missing
+    return f". {journal.why('slurmctld', host)}" if silent else ""
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -130,7 +138,8 @@ def main() -> None:
     run = bounded_run.feeding_runner(bounded_run.ASK)
     found = waiting.wait(lambda: query(run, params["condition"], params["nodes"]), params["seconds"])
     if params["fail"] and not found.reached:
-        module.fail_json(msg=message(found, params["condition"], params["seconds"]), **result(found))
+        text = message(found, params["condition"], params["seconds"])
+        module.fail_json(msg=text + reason(found, params["condition"], Host(run)), **result(found))
     module.exit_json(changed=False, **result(found))
 
 

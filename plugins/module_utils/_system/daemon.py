@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import journal
+
 if t.TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -24,7 +26,6 @@ PROPERTIES = (
     "MainPID",
     "InactiveExitTimestampMonotonic",
 )
-LOG_LINES = 20
 
 
 class DaemonError(Exception):
@@ -91,7 +92,5 @@ def _call(host: Host, *args: str) -> None:
     code, out, err = host.run(["systemctl", *args])
     if not code:
         return
-    log = ""
-    if len(args) > 1:
-        log = host.run(["journalctl", "--no-pager", "--output=cat", f"--lines={LOG_LINES}", f"--unit={args[1]}"])[1]
+    log = journal.why(args[1], host) if len(args) > 1 else ""
     raise DaemonError(f"systemctl {' '.join(args)}: {err.strip() or out.strip()}\n{log}".rstrip())

@@ -45,6 +45,8 @@ class Controller(slurm_config.ActionModule):
             answer = {"diff": [{"after_header": one["path"]} for one in module_args["files"]]}
         elif name == "systemd_service":
             detail = module_args["state"]
+        elif name == "daemon":
+            answer = {"failed": True, "msg": f"{module_args['failure']} fatal: no"}
         elif self.broken:
             self.broken -= 1
             answer = {"failed": True, "stderr": "no contact"}
@@ -134,6 +136,6 @@ def test_a_controller_that_starts_is_asked_again(times: int, passes: bool, monke
         controller.bring(**KILL_WAIT)
         assert controller.calls[-1] == APPLIED[-1]
     else:
-        with pytest.raises(slurm_config._ModuleFailed, match="command: no contact"):
+        with pytest.raises(slurm_config._ModuleFailed, match=r"command: no contact\. fatal: no"):
             controller.bring(**KILL_WAIT)
-        assert controller.calls[-1] == "command", "the note stays for the next run"
+        assert controller.calls[-2:] == ["command", "daemon"], "the note stays for the next run"

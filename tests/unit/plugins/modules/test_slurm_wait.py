@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import waiting
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.plugins.modules import slurm_wait
 
 
@@ -48,3 +49,17 @@ def test_the_message_says_what_is_missing(found: waiting.Found, words: str) -> N
 
     assert text.startswith("jobs_ended is not met after 9 s")
     assert text.endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("condition", "missing", "explained"),
+    [("controller_answers", False, True), ("controller_answers", True, False), ("jobs_ended", False, False)],
+)
+def test_a_controller_that_is_silent_has_its_journal_in_the_message(
+    condition: str, missing: bool, explained: bool
+) -> None:
+    host = Host(lambda _args: (0, "slurmctld: fatal: no\n", ""))
+
+    text = slurm_wait.reason(waiting.Found(False, missing=missing), condition, host)
+
+    assert ("slurmctld: fatal: no" in text) is explained

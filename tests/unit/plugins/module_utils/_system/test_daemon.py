@@ -123,7 +123,7 @@ def test_a_failed_start_brings_the_end_of_the_log() -> None:
     fake = FakeHost(RUNNING.replace("=active", "=failed"))
     fake.fails = "start"
 
-    with pytest.raises(daemon.DaemonError, match=r"systemctl start slurmd: Job for .*\n.*NodeName"):
+    with pytest.raises(daemon.DaemonError, match=r"(?s)systemctl start slurmd: Job for .*\n.*NodeName.*Next step: "):
         fake.bring()
 
 
