@@ -6,7 +6,7 @@ set -euo pipefail
 target=$1
 work=$(mktemp -d)
 trap 'gpgconf --homedir "$work/gpg" --kill all; rm -r "$work"' EXIT
-notes=/tmp/nvidia-calls
+notes=/var/tmp/nvidia-calls
 
 # Arguments: NAME VERSION DEPENDS DESTINATION. The files of the package are in $work/root.
 pack() {

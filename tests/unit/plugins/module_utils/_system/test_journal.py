@@ -109,7 +109,7 @@ def test_without_a_backup_the_message_says_so(line: str, lost: str, config: str)
     ],
 )
 def test_states_that_we_know_have_a_next_step(unit: str, line: str, step: str) -> None:
-    text = journal.why(unit, FakeHost(**{unit: f"{line}\n{SYSTEMD}\n"}))
+    text = journal.why(unit, FakeHost(None, **{unit: f"{line}\n{SYSTEMD}\n"}))
 
     assert f"Next step: {step}" in text or step in text.partition("Next step: ")[2]
 
