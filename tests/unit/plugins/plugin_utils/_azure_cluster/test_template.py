@@ -197,7 +197,7 @@ def test_golden_templates() -> None:
         path.write_text(text, encoding="utf-8")
 
     for path, text in wanted.items():
-        again = f"{path}: {REGENERATE}=yes pytest {Path(__file__).name} -k golden writes it again; review the difference"
+        again = f"{path}: {REGENERATE}=yes pytest {__file__} -k golden writes it again; review the difference"
         assert path.read_text(encoding="utf-8") == text, again
     assert sorted(GOLDEN.iterdir()) == sorted(wanted)
 
