@@ -436,7 +436,7 @@ def storage() -> t.Iterator[Path]:
 
 
 def user_name() -> str:
-    return TRUST.user_name(VICTIM)
+    return str(TRUST.user_name(VICTIM))
 
 
 def run_job(
@@ -525,7 +525,7 @@ def test_a_job_of_root_is_refused(storage: Path) -> None:
 def test_a_job_never_makes_the_directory_of_its_user(storage: Path, named: bool) -> None:
     """Whom the role does not know names a directory below the home, whose parent is there."""
     (storage / f"runs/{user_name()}").rmdir()
-    more = {"GPUCLUSTER_RUN": f"{storage}/home/runs/first"} if named else {}
+    more: dict[str, t.Any] = {"GPUCLUSTER_RUN": f"{storage}/home/runs/first"} if named else {}
     code, calls, errors = run_job(storage, 0, **more)
 
     assert (code, calls) == (64, "")
@@ -554,7 +554,8 @@ def test_no_job_goes_on_from_what_another_user_made(storage: Path, way: str) -> 
         give(mine, ATTACKER, 0o777)
     if way == "above":
         give(runs, 0, 0o777)
-    code, calls, errors = run_job(storage, 0, restarts=1, **({} if way == "restart" else {"GPUCLUSTER_RUN": str(trap)}))
+    more: dict[str, t.Any] = {} if way == "restart" else {"GPUCLUSTER_RUN": str(trap)}
+    code, calls, errors = run_job(storage, 0, restarts=1, **more)
 
     assert (code, calls) == (64, ""), errors
     expected = {
