@@ -242,6 +242,16 @@ def test_a_prolog_waits_for_a_removal_that_sees_its_note(node: Node) -> None:
     wait_until("the end of the prolog", lambda: not prolog.is_alive())
 
 
+def test_a_removal_has_the_lock_before_the_first_file_goes(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.fill()
+    before, there = node.left(), []
+    monkeypatch.setattr(fcntl, "flock", lambda _handle, _how: there.append(node.left()))
+
+    leftovers.sweep(JOB, ME)
+
+    assert there == [before]
+
+
 def test_a_prolog_does_not_wait_for_the_removal_of_another_user(node: Node) -> None:
     handle = leftovers.lock(ME)
     fcntl.flock(handle, fcntl.LOCK_EX)
