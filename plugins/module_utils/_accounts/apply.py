@@ -88,7 +88,9 @@ def _execute(steps: Plan, accounts: Accounts, database: Database, host: Host) ->
         _call(host, step.argv)
     if steps.removals:
         _remove_left_groups(steps, database, host)
-    for step in (*steps.groups, *steps.users):
+    # Homes before the groups, so that the next run goes on where this one is interrupted.
+    homes = [step for step in steps.homes if host.entries(step.argv[-1]) is not None]
+    for step in (*homes, *steps.groups, *steps.users):
         _call(host, step.argv)
     if steps.hashes:
         # Use standard input, because every user of the host can read the arguments of a process.

@@ -38,6 +38,7 @@ class Plan:
     def __init__(self) -> None:
         """Start with an empty plan."""
         self.removals: list[Step] = []
+        self.homes: list[Step] = []
         self.groups: list[Step] = []
         self.users: list[Step] = []
         self.hashes: dict[str, str] = {}
@@ -54,7 +55,7 @@ class Plan:
     @property
     def actions(self) -> list[str]:
         """Return the description of each step."""
-        texts = [step.text for step in (*self.removals, *self.groups, *self.users, *self.late)]
+        texts = [step.text for step in (*self.removals, *self.homes, *self.groups, *self.users, *self.late)]
         return texts + [f"set the password field of {name}" for name in self.hashes]
 
 
@@ -177,7 +178,9 @@ def plan(accounts: Accounts, database: Database, homes: bool) -> Plan:
         if current is None:
             _plan_new_user(result, user)
         else:
-            current = current._replace(gid=moved.get(current.gid, current.gid))
+            if current.gid in moved:
+                _plan_home(result, current, moved[current.gid], homes)
+                current = current._replace(gid=moved[current.gid])
             _plan_user(result, user, current, members.get(user.name, set()), gids)
         _plan_hash(result, user, rest)
     return result
@@ -210,8 +213,19 @@ def _plan_group(result: Plan, group: Group, gids: dict[str, int], moved: dict[in
     elif group.gid is not None and group.gid != current:
         result.groups.append(Step(f"change the gid of {key} to {group.gid}", ("groupmod", *number, group.name)))
         result.note(key, {"gid": current}, {"gid": group.gid})
-        result.warnings.append(f"{key}: gid {current} became {group.gid}; files of gid {current} keep the old number")
+        result.warnings.append(
+            f"{key}: gid {current} became {group.gid}; files outside of its homes keep the old number"
+        )
         gids[group.name] = moved[current] = group.gid
+
+
+def _plan_home(result: Plan, current: Account, gid: int, homes: bool) -> None:
+    """Plan the change of the group of a home, which usermod does only for a user that gets another group."""
+    if not homes or current.home == NOWHERE:
+        return
+    text = f"change the group of what gid {current.gid} has in {current.home} to {gid}"
+    options = ("--recursive", "--no-dereference", f"--from=:{current.gid}", f":{gid}")
+    result.homes.append(Step(text, ("chown", *options, "--", current.home)))
 
 
 def _plan_new_user(result: Plan, user: User) -> None:

@@ -20,6 +20,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.apply i
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.homes import Homes, KeyPair
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Accounts, Defaults, parse
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.sudo import SudoDropIn
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._accounts.fake_shadow import FakeShadow
 
 HASH, OTHER = "$6$lab$8Didkn.UcNG", "$y$j9T$abcdefgh"
@@ -33,6 +34,27 @@ class NoSudo(SudoDropIn):
         super().__init__(Path("/nonexistent/sudoers"), lambda args: (0, "", ""), None)
 
 
+class NoHomes(Homes):
+    """Homes that are complete."""
+
+    def __init__(self) -> None:
+        super().__init__(check=False, exclusive=False)
+
+    def settle(self, user: t.Any, gid: int, pair: KeyPair | None) -> list[str]:
+        return []
+
+
+class HomeShadow(FakeShadow):
+    """A machine with the real chown, on which groupmod may be killed."""
+
+    killed = False
+
+    def _tool(self, args: list[str], data: str | None = None) -> tuple[int, str, str]:
+        if args[0] == "chown":
+            return bounded_run.feeding_runner(60)(args)
+        return (137, "", "killed") if self.killed and args[0] == "groupmod" else super()._tool(args, data)
+
+
 def bring(
     fake: FakeShadow,
     *users: User,
@@ -40,10 +62,11 @@ def bring(
     removed: t.Sequence[t.Any] = (),
     check: bool = False,
     sudo: SudoDropIn | None = None,
+    homes: Homes | None = None,
 ) -> Result:
     accounts, problems = parse(list(users), list(groups), list(removed), Defaults())
     assert problems == []
-    return reconcile(accounts, Defaults(), fake, sudo or NoSudo(), None, {}, check)
+    return reconcile(accounts, Defaults(), fake, sudo or NoSudo(), homes, {}, check)
 
 
 def refusals(fake: FakeShadow, *users: User, **lists: t.Any) -> list[str]:
@@ -217,6 +240,45 @@ def test_a_moved_home_or_number_says_what_stays_behind() -> None:
     assert "user alice: home /home/alice became /data/alice; what is in /home/alice stays there" in result.warnings
     assert len(result.warnings) == 3
     assert result.after["user alice"] == {"uid": 2005, "home": "/data/alice"}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to others")
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_group_of_a_home_follows_the_gid(tmp_path: Path, killed: bool) -> None:
+    """With real files and the real chown. The files of other groups keep theirs, and no link leads outside."""
+    home, outside = tmp_path / "alice", tmp_path / "outside"
+    (home / ".ssh").mkdir(parents=True)
+    for path in (home / ".ssh/key", home / "of-dev", outside):
+        path.touch()
+    (home / "link").symlink_to(outside)
+    for path, gid in ((home, 2001), (home / ".ssh", 2001), (home / ".ssh/key", 2001), (home / "of-dev", 5000)):
+        os.chown(path, 2001, gid)
+    os.chown(outside, 2001, 2001)
+    fake = HomeShadow()
+    fake.add("alice", 2001, home=str(home))
+    fake.killed = killed
+    user = {"name": "alice", "uid": 2005, "home": str(home)}
+
+    if killed:
+        with pytest.raises(CommandError):
+            bring(fake, user, homes=NoHomes())
+        fake.killed = False
+    bring(fake, user, homes=NoHomes())
+
+    paths = (home, home / ".ssh", home / ".ssh/key", home / "of-dev", outside)
+    found = {path.name: path.lstat().st_gid for path in paths}
+    assert found == {"alice": 2005, ".ssh": 2005, "key": 2005, "of-dev": 5000, "outside": 2001}
+    assert bring(fake, user, homes=NoHomes()).actions == []
+
+
+def test_where_homes_are_mounted_or_missing_none_is_changed(tmp_path: Path) -> None:
+    for home, homes in ((tmp_path, None), (tmp_path / "missing", NoHomes())):
+        fake = FakeShadow()
+        fake.add("alice", 2001, home=str(home))
+
+        bring(fake, {"name": "alice", "uid": 2005, "home": str(home)}, homes=homes)
+
+        assert [call[0] for call in fake.calls] == ["groupmod", "usermod"]
 
 
 @pytest.mark.parametrize(
