@@ -19,7 +19,7 @@ _TRIES, _DELAY = 6, 2
 _RECONFIGURE = ["timeout", "--kill-after=5", "120", "scontrol", "reconfigure"]
 
 
-class _ModuleFailed(Exception):  # noqa: N818
+class ModuleFailed(Exception):  # noqa: N818
     """A module failed; the message is the reason."""
 
 
@@ -36,15 +36,24 @@ class ActionModule(ActionBase):
         self._variables = task_vars or {}
         try:
             result.update(self._bring(plain(arguments["inputs"])))
-        except (config_plan.Refused, _ModuleFailed, ValueError) as exc:
+        except (config_plan.Refused, ModuleFailed, ValueError) as exc:
             result.update(failed=True, msg=str(exc))
         return result
 
-    def _bring(self, inputs: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _present(self, inputs: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Return the present configuration of the controller."""
         asked = {"files": files.names(inputs), "delegated": inputs["slurm_containment"] == "auto"}
-        wanted = config_plan.plan(inputs, self._module("hpcai.gpucluster.slurm_config_info", asked))
+        return self._module("hpcai.gpucluster.slurm_config_info", asked)
+
+    def _plan(self, inputs: dict[str, t.Any], present: dict[str, t.Any]) -> config_plan.Plan:
+        """Return the plan, or refuse what would lose jobs."""
+        wanted = config_plan.plan(inputs, present)
         if wanted.risky and not inputs["slurm_allow_job_loss"] and self._has_jobs():
             raise config_plan.Refused(config_plan.refusal(wanted))
+        return wanted
+
+    def _bring(self, inputs: dict[str, t.Any]) -> dict[str, t.Any]:
+        wanted = self._plan(inputs, self._present(inputs))
         result: dict[str, t.Any] = {
             "changed": bool(wanted.write or wanted.needed),
             "cgroup": wanted.cgroup,
@@ -76,7 +85,7 @@ class ActionModule(ActionBase):
         try:
             self._module("ansible.builtin.systemd_service", {"name": "slurmctld", "state": state})
             self._reconfigure()
-        except _ModuleFailed as exc:
+        except ModuleFailed as exc:
             # It fails, with the reason that slurmctld gives.
             self._module("hpcai.gpucluster.daemon", {"name": "slurmctld", "failure": f"{exc}."})
             raise
@@ -88,7 +97,7 @@ class ActionModule(ActionBase):
         for left in reversed(range(_TRIES)):
             try:
                 self._module("ansible.builtin.command", {"argv": _RECONFIGURE})
-            except _ModuleFailed:
+            except ModuleFailed:
                 if not left:
                     raise
                 time.sleep(_DELAY)
@@ -101,5 +110,5 @@ class ActionModule(ActionBase):
             module_name=name, module_args=arguments, task_vars=self._variables
         )
         if answer.get("failed"):
-            raise _ModuleFailed(f"{name.rpartition('.')[2]}: {answer.get('stderr') or answer.get('msg')}")
+            raise ModuleFailed(f"{name.rpartition('.')[2]}: {answer.get('stderr') or answer.get('msg')}")
         return answer

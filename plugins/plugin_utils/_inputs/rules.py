@@ -98,6 +98,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "slurm_drain_seconds": (0, 1 << 30),
     "slurm_failures_percent": (0, 100),
     "slurm_memory_headroom_percent": (0, 90),
+    "slurm_user_jobs_seconds": (0, 1 << 30),
     "slurm_user_uid": (1, 2_147_483_646),
 }
 _OWNERS = {

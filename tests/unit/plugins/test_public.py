@@ -108,7 +108,15 @@ def test_a_module_that_only_reads_is_named_info(path: Path) -> None:
     # Those of this list fail for what they find, wait, measure, or run what they are given.
     asserts = (
         *("older_names", "vm_sizes"),
-        *("check_input", "nccl_test", "slurm_job", "slurm_release", "slurm_wait", "validation_stage"),
+        *(
+            "check_controller",
+            "check_input",
+            "nccl_test",
+            "slurm_job",
+            "slurm_release",
+            "slurm_wait",
+            "validation_stage",
+        ),
         "validation_report",
     )
     reads = "hpcai.gpucluster._attributes.info_module" in fragments

@@ -136,6 +136,6 @@ def test_a_controller_that_starts_is_asked_again(times: int, passes: bool, monke
         controller.bring(**KILL_WAIT)
         assert controller.calls[-1] == APPLIED[-1]
     else:
-        with pytest.raises(slurm_config._ModuleFailed, match=r"command: no contact\. fatal: no"):
+        with pytest.raises(slurm_config.ModuleFailed, match=r"command: no contact\. fatal: no"):
             controller.bring(**KILL_WAIT)
         assert controller.calls[-2:] == ["command", "daemon"], "the note stays for the next run"

@@ -1,0 +1,69 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""Find out which clusters the database of slurmdbd has, and the command that restores its newest backup."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import typing as t
+from pathlib import Path
+
+from . import database
+from .store import BackupError, Store
+
+if t.TYPE_CHECKING:
+    from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+
+MARIADB = "/var/lib/mysql"
+SETTINGS = "/etc/gpucluster/backup.json"
+DIRECTORY = "/var/backups/gpucluster"
+_DEFAULT = database.Database("slurm_acct_db", "[client]\n")
+_QUERY = "SELECT name FROM {name}.cluster_table WHERE deleted = 0"
+_LOAD = (
+    "systemctl stop slurmdbd && mariadb --execute='CREATE DATABASE IF NOT EXISTS {name}'"
+    " && zcat {file} | mariadb {name} && systemctl start slurmdbd"
+)
+# Unknown database, and a database without tables.
+_NONE = re.compile(r"ERROR (1049|1146) ")
+
+
+class Clusters(t.NamedTuple):
+    """The names of the clusters, or None and the reason why they are unknown."""
+
+    names: list[str] | None
+    reason: str
+
+
+def clusters(host: Host) -> Clusters:
+    """Return the clusters in the database. A database that does not exist has none."""
+    try:
+        found = database.find(host) or _DEFAULT
+    except BackupError as exc:
+        return Clusters(None, str(exc))
+    query = _QUERY.format(name=found.name)
+    argv = ("mariadb", "--defaults-extra-file=/dev/stdin", "--batch", "--skip-column-names", f"--execute={query}")
+    code, out, err = host.run(argv, found.client)
+    if code == 0:
+        return Clusters(out.split(), "")
+    is_here = found.client == _DEFAULT.client
+    if _NONE.search(err) or (is_here and host.entries(f"{MARIADB}/{found.name}") is None):
+        return Clusters([], "")
+    return Clusters(None, f"mariadb exited {code}: {(err or out).strip()}")
+
+
+def restore_command(host: Host, dumps: str, names: list[str] | None) -> str:
+    """Return the command that restores the newest backup, or else the newest dump of an upgrade; empty without one."""
+    directory = json.loads(host.read(SETTINGS) or "{}").get("directory", DIRECTORY)
+    store = Store(directory)
+    # A database that is missing cannot be saved before the restore.
+    options = " --no-save" if names == [] else ""
+    for name in reversed(store.names()):
+        if (store.directory / name / "database.sql.gz").is_file():
+            return f"gpucluster-backup restore {name} --part database{options}"
+    found = sorted(Path(dumps).glob(f"{_DEFAULT.name}-*.sql.gz"))
+    return _LOAD.format(name=_DEFAULT.name, file=shlex.quote(str(found[-1]))) if found else ""
