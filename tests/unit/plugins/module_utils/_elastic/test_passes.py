@@ -261,10 +261,11 @@ def test_a_short_list_ends_no_node_that_answers(world: World, clock: Clock, seco
     world.set(UP, "c1", "c2")
     turns(world, clock, 60)
     world.change(short=["c1"])
-    turns(world, clock, seconds)
+    said = turns(world, clock, seconds, end_limit=0)
     world.change(short=[])
-    turns(world, clock, 300)
+    said += turns(world, clock, 300, end_limit=0)
 
+    assert said == []
     assert (world.machines(), "requeued" in world.load()) == (["c1", "c2"], False)
 
 
@@ -305,6 +306,21 @@ def test_a_node_that_runs_again_while_the_cloud_answers_keeps_its_machine(world:
     passes(world, clock, Host(run))[0].once()
 
     assert world.machines() == ["c1"]
+
+
+def test_a_node_that_registers_while_the_cloud_refuses_a_machine_stays(world: World, clock: Clock) -> None:
+    """It has a machine that the list lacked."""
+    world.change(room=0)
+    world.set(STARTING, "c1", "c2")
+
+    def run(argv: list[str], *more: t.Any) -> tuple[int, str, str]:
+        if argv[-1] == "start":
+            world.set(UP, "c1")
+        return world.run(argv, *more)
+
+    passes(world, clock, Host(run))[0].once()
+
+    assert world.load()["requeued"] == ["c2"]
 
 
 @pytest.mark.parametrize("answer", [(1, "", "Unable to contact slurm controller"), (124, "", "")])

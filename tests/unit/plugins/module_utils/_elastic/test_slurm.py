@@ -79,7 +79,7 @@ def test_states_and_reasons_of_nodes() -> None:
         (0, NODES[:-1]),
         (0, NODES[:200]),
         (0, f"{NODES}scontrol: error\n"),
-        (0, NODES.replace("ActiveFeatures=h100", "OS=x\nNodeName=c2 x State=IDLE+CLOUD+POWERING_DOWN y")),
+        (0, NODES.replace("ActiveFeatures=h100", "OS=x State=IDLE y\nNodeName=c2 x State=IDLE+CLOUD+POWERING_DOWN y")),
     ],
 )
 def test_no_answer_is_no_empty_cluster(code: int, out: str) -> None:
