@@ -32,6 +32,7 @@ _SLURM = re.compile(
     r"|(?:[^/]+_)?slurmd\.service"  # no control groups for jobs
     r")(?:/|$)"
 )
+EXPECTED = "no process of a finished job"
 _STEP_DAEMON = "slurmstepd"
 _KEEPER = "system"  # group of the daemon that keeps the control groups of jobs alive
 _TITLE = re.compile(r"^slurmstepd: \[(\d+)[.+:]")
@@ -47,9 +48,9 @@ class Process(t.NamedTuple):
     job: str  # name of the job's control group; empty if jobs have none
 
     def __str__(self) -> str:
-        """Return the name, PID and job for a message."""
+        """Return the name, PID and job for a message. The user chose the name, and ; would end its part of a reason."""
         of = f" of job {self.job[4:]}" if self.job.startswith("job_") else f" of job {self.job}" if self.job else ""
-        return f"{self.name} ({self.pid}){of}"
+        return f"{self.name.replace(';', '?')} ({self.pid}){of}"
 
 
 class Step(t.NamedTuple):
@@ -77,10 +78,10 @@ def judge(here: Here) -> Finding:
     """Name the processes of finished jobs."""
     left = [str(process) for process in over(here, here.steps)]
     if left:
-        return unhealthy("no process of a finished job", listing(left))
+        return unhealthy(EXPECTED, listing(left))
     if not here.slurmd:
         raise NotRunError("slurmd is in no control group of its own, so that nothing tells the processes of jobs apart")
-    return healthy("no process of a finished job")
+    return healthy(EXPECTED)
 
 
 def over(here: Here, steps: list[Step]) -> list[Process]:
@@ -136,6 +137,12 @@ def _daemon(here: Here, found: Process, title: str) -> Here:
         names = [found.job, f"job_{number[1]}" if number else ""]
         here.steps.append(Step(frozenset(filter(None, names)), found.start))
     return here._replace(groups=here.groups or bool(found.job))
+
+
+def job_of(path: str) -> str:
+    """Return the ID of the job to which a control group belongs; empty if it belongs to none, as those of users."""
+    found = _group(f"0::{path}") or ""
+    return found[4:] if found.startswith("job_") else ""
 
 
 def _group(text: str) -> str | None:

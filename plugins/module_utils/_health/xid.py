@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 import typing as t
 
+from . import kernel_log
 from .verdict import Finding, UnknownError, healthy, listing, unhealthy
 
 if t.TYPE_CHECKING:
     from .case import Case
 
 # With MIG, the instance follows the address: Xid (PCI:0000:01:00 GPU-I:05 GPU-CI:00): 95.
-_XID = re.compile(r"NVRM: (?:GPU at PCI:\S+: )?Xid \((?:PCI:)?([0-9a-fA-F:.]+(?: GPU-C?I:[0-9a-fA-F]+)*)\): (\d+)")
-_SXID = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d+), (Fatal|Non-fatal)", re.IGNORECASE)
-_KMSG_TIME = re.compile(r"^\d+,\d+,(\d+),[^;]*;")
-_DMESG_TIME = re.compile(r"^(?:<\d+>)?\[\s*(\d+\.\d+)\]")
+_ADDRESS = r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?(?: GPU-C?I:[0-9a-fA-F]+)*)"
+_XID = re.compile(rf"NVRM: (?:GPU at PCI:\S+: )?Xid \((?:PCI:)?{_ADDRESS}\): (\d+)(?:,(.*)|\s*$)")
+_SXID = re.compile(rf"nvidia-nvswitch\d*: SXid \(PCI:{_ADDRESS}\): (\d+), (Fatal|Non-fatal)\b", re.IGNORECASE)
 _MOST_KEPT = 500
 
 
@@ -39,8 +39,9 @@ def events(lines: t.Iterable[str], since: float = 0.0) -> list[Event]:
     """Return the events of a kernel log since a time in seconds since boot."""
     found = []
     for line in lines:
-        event = _event(line)
-        if event and _time(line) >= since:
+        record = kernel_log.read(line)
+        event = _event(record.text)
+        if event and record.seconds >= since:
             found.append(event)
     return found
 
@@ -81,18 +82,12 @@ def _is_fault(key: str, harmless: set[int]) -> bool:
     return kind == "SXid" or (kind == "Xid" and int(number) not in harmless)
 
 
-def _event(line: str) -> Event | None:
-    xid = _XID.search(line)
+def _event(text: str) -> Event | None:
+    """Return the event of a message of the kernel, which begins with the words of the driver."""
+    xid = _XID.match(text)
     if xid:
         return Event(xid[1], int(xid[2]), "Xid")
-    sxid = _SXID.search(line)
+    sxid = _SXID.match(text)
     if sxid:
         return Event(sxid[1], int(sxid[2]), "SXid" if sxid[3].lower() == "fatal" else "SXid-non-fatal")
     return None
-
-
-def _time(line: str) -> float:
-    kmsg, dmesg = _KMSG_TIME.match(line), _DMESG_TIME.match(line)
-    if kmsg:
-        return int(kmsg[1]) / 1e6
-    return float(dmesg[1]) if dmesg else float("inf")

@@ -14,13 +14,14 @@ import re
 import time
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import kernel_log, leftovers
+
 from .text import Sample, sample
 
 if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 _OOM = re.compile(r"oom-kill:constraint=(\w+)")
-_JOB = re.compile(r"task_memcg=[^,]*/job_(\d+)")
 _ESCAPES = {"\\040": " ", "\\011": "\t", "\\134": "\\"}
 
 
@@ -42,14 +43,19 @@ def mounts(fstab: str, mounted: str) -> list[Sample]:
 
 def oom_kills(lines: t.Iterable[str]) -> list[Sample]:
     """Return how often the kernel killed a process for memory, by Slurm's job; scope says whose memory was full."""
-    found = [(match[1], _JOB.search(line)) for line in lines for match in [_OOM.search(line)] if match]
-    counts = collections.Counter(
-        ("group" if "MEMCG" in limit else "machine", job[1] if job else "") for limit, job in found
-    )
+    texts = (kernel_log.read(line).text for line in lines)
+    found = [(match[1], _job(match.string)) for match in map(_OOM.match, texts) if match]
+    counts = collections.Counter(("group" if "MEMCG" in limit else "machine", job) for limit, job in found)
     return [
         sample("gpucluster_oom_kill_total", count, scope=scope, job_id=job)
         for (scope, job), count in sorted(counts.items())
     ]
+
+
+def _job(text: str) -> str:
+    """Return the job of the killed process; empty if there is none, or if a user has named a group like the words."""
+    _before, *rest = text.split(",task_memcg=")
+    return leftovers.job_of(rest[0].partition(",task=")[0]) if len(rest) == 1 else ""
 
 
 def _wanted(fstab: str) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import leftovers, marker
 
 if t.TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,8 @@ ORDER = (SERVICE, GPU_RESET, REBOOT, *EXTERNAL)
 PREFIX = "Resource.Hpc.Unhealthy."
 _FOUND = re.compile(r"\bfound (.*?)(?=; |$)")
 _XID = re.compile(r"\bXid (\d+)")
+# Users name their processes, and a name must not look like an Xid.
+_PROCESSES = re.compile(rf"expected {leftovers.EXPECTED}, found [^;]*")
 
 
 class LadderError(Exception):
@@ -82,6 +84,8 @@ def found(reason: str) -> str:
 
 def _rules(name: str, reason: str, rules: Sequence[Rule]) -> list[Rule]:
     """Return one rule of a check, or one for each Xid of the reason."""
+    if name != "leftovers":
+        reason = _PROCESSES.sub("", reason)
     if name == "gpu_xid":
         numbers = dict.fromkeys(int(number) for number in _XID.findall(reason))
         by_number = [_first(name, reason, rules, number) for number in numbers]

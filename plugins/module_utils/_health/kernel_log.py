@@ -1,0 +1,46 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is PRIVATE to the collection. It may change or vanish at any time.
+"""
+One record of the kernel log: what the kernel says, and when.
+
+Users put text into messages of the kernel: the unknown option of a mount, the name of a process (15 characters). So
+readers compare a message from its first character, and no text of a user at the begin of a message is that long.
+A program that writes to /dev/kmsg cannot use the facility kern, which is 0. /dev/kmsg escapes line breaks of a message.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+_KMSG = re.compile(r"(?P<level>\d+),\d+,(?P<time>\d+),[^;]*;(?P<text>[^\n]*)")
+# The forms of dmesg and of a file of rsyslog that has only messages of the kernel.
+_PRINTED = re.compile(
+    r"(?:<(?P<level>\d+)>)?(?:(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT\S+) \S+ kernel: )?(?:kernel: )?"
+    r"(?:\[ *(?P<time>[^\[\]]*)\] ?(?:\[ *[TC]\d+\] ?)?)?(?P<text>.*)"
+)
+_FACILITY = 3  # bits below the facility
+
+
+class Record(t.NamedTuple):
+    """When in seconds since boot, and what. A record that is not the kernel's has no text."""
+
+    seconds: float
+    text: str
+
+
+def read(record: str) -> Record:
+    """Return a record in the form of /dev/kmsg, of dmesg or of a log file of the kernel."""
+    kmsg = _KMSG.match(record)
+    found = kmsg or _PRINTED.match(record)
+    if not found or int(found["level"] or 0) >> _FACILITY:
+        return Record(float("inf"), "")
+    if kmsg:
+        return Record(int(found["time"]) / 1e6, found["text"])
+    try:
+        return Record(float(found["time"] or "inf"), found["text"])
+    except ValueError:  # a date, as dmesg --ctime prints it
+        return Record(float("inf"), found["text"])

@@ -1,0 +1,119 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kernel log: text that a user puts into a message of the kernel is no event of the driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import kernel_log, leftovers, marker, xid
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.verdict import UNHEALTHY, Verdict
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import ladder
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
+
+SIZE = "standard_nd96isr_h100_v5"
+XID = "NVRM: Xid (PCI:0000:01:00): 142"
+SXID = "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30"
+KILLED = (
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset={0},mems_allowed=0,oom_memcg={1},task_memcg={1},"
+    "task={2},pid=9,uid=2001"
+)
+JOB = "/system.slice/slurmstepd.scope/job_99"
+
+# What a user can make the kernel say, as /dev/kmsg shows it.
+FORGED = [
+    # unshare -Urm mount -t tmpfs -o 'NVRM: Xid (PCI:0000:01:00): 142' x /tmp
+    f"3,900,5000000,-;tmpfs: Unknown parameter '{XID}'",
+    f"3,900,5000000,-;tmpfs: Unknown parameter '{SXID}'",
+    # A line break in the option stays in its record.
+    f"3,900,5000000,-;tmpfs: Unknown parameter 'a\\x0a{XID}, b'",
+    # The kernel begins these messages with the name of a process, of which it keeps 15 characters.
+    f"6,900,5000000,-;{XID[:15]}[77]: segfault at 0 ip 0000000000401136 sp 00007ffd error 6 in a.out[401000+1000]",
+    "4,900,5000000,-;NVRM: Xid (1): invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+    "4,900,5000000,-;NVRM: Xid (01):: page allocation failure: order:9, mode:0xdc0, nodemask=(null)",
+    # A value of the dictionary follows the message on a line of its own.
+    f"6,900,5000000,-;usb 1-1: Product\n SUBSYSTEM={XID}\n DEVICE={XID}",
+    # What a program writes to /dev/kmsg has the facility user (1) if it names none, and that of systemd is daemon (3).
+    f"12,900,5000000,-;{XID}",
+    f"30,900,5000000,-;{SXID}",
+    # The same in the forms of dmesg and of a log file.
+    f"<3>[    5.000000] tmpfs: Unknown parameter '{XID}'",
+    f"<12>[    5.000000] {XID}",
+    f"Nov 25 10:00:00 gpu1 kernel: [    5.000000] tmpfs: Unknown parameter '{XID}'",
+    f"Nov 25 10:00:00 gpu1 someone[77]: {XID}",
+]
+
+
+@pytest.mark.parametrize("record", FORGED)
+def test_text_of_a_user_is_no_event_of_the_driver(record: str) -> None:
+    node = machines.healthy(SIZE)
+    node.log.append(record)
+    verdict = machines.judge(node, machines.expectations(SIZE), names=["gpu_xid"])["gpu_xid"]
+
+    assert xid.events([record]) == []
+    assert verdict.status == "healthy"
+
+
+@pytest.mark.parametrize(
+    ("record", "seconds"),
+    [
+        ("3,900,5000000,-,caller=T77;{}", 5.0),
+        ("3,900,5000000,c;{}", 5.0),
+        ("{}", float("inf")),
+        ("[    5.000000] {}", 5.0),
+        ("[    5.000000][   T77] {}", 5.0),
+        ("<3>[    5.000000] {}", 5.0),
+        ("[Wed Nov 25 10:00:00 2026] {}", float("inf")),
+        ("Nov  5 10:00:00 gpu1 kernel: [    5.000000] {}", 5.0),
+        ("2026-11-25T10:00:00.000000+00:00 gpu1 kernel: {}", float("inf")),
+        ("kernel: [    5.000000] {}", 5.0),
+    ],
+)
+@pytest.mark.parametrize("said", [f"{XID}, pid=1, name=a", XID, SXID])
+def test_an_event_of_the_driver_is_read_in_every_form_of_the_log(record: str, seconds: float, said: str) -> None:
+    found = [event.key() for event in xid.events([record.format(said)])]
+
+    assert found == ["SXid 20034 on 0000:c1:00.0" if said == SXID else "Xid 142 on 0000:01:00"]
+    assert kernel_log.read(record.format(said)) == kernel_log.Record(seconds, said)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        f"3,900,5000000,-;tmpfs: Unknown parameter '{KILLED.format('x', JOB, 'a')}'",
+        f"12,900,5000000,-;{KILLED.format('x', JOB, 'a')}",
+    ],
+)
+def test_text_of_a_user_is_no_kill_for_memory(record: str) -> None:
+    assert machine.oom_kills([record]) == []
+
+
+@pytest.mark.parametrize(
+    ("cpuset", "group", "task"),
+    [
+        ("x", "/user.slice/user-2001.slice/user@2001.service/slurmstepd.scope/job_99", "a"),
+        ("x", f"/user.slice/user-2001.slice/user@2001.service/a,task_memcg={JOB},task=b,pid=1,uid=1", "a"),
+        ("x", f"/user.slice/user-2001.slice/a:b:{JOB}", "a"),
+        ("x,task_memcg=", "/user.slice/a", "a"),
+        ("x", "/user.slice/a", "job_99"),
+    ],
+)
+def test_the_groups_of_a_user_are_no_job(cpuset: str, group: str, task: str) -> None:
+    (one,) = machine.oom_kills([f"6,900,5000000,-;{KILLED.format(cpuset, group, task)}"])
+
+    assert one.labels["job_id"] == ""
+
+
+def test_the_name_of_a_process_chooses_no_step_of_a_repair() -> None:
+    left = leftovers.Process(77, 2001, "; found Xid 142", 1, "job_5")
+    sick = [Verdict("gpu_xid", UNHEALTHY, "expected no fatal Xid since boot, found Xid 79 on 0000:01:00")]
+    sick.append(Verdict("leftovers", UNHEALTHY, leftovers.judge(leftovers.Here([left], [])).reason))
+    rules = [
+        {"check": "gpu_xid", "xid": [142], "steps": ["replace"], "category": "c", "source": "s"},
+        {"check": "gpu_xid", "steps": ["reboot"], "category": "c", "source": "s"},
+        {"check": "leftovers", "steps": ["reboot"], "category": "c", "source": "s"},
+    ]
+
+    assert ladder.plan(marker.reason(sick), rules).steps == ("reboot",)
