@@ -21,7 +21,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_r
 
 from . import azure, journal, ladder, plan, slurm
 from .loop import Repair
-from .world import World
+from .world import Waiting, World
 
 if t.TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,17 +88,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
         text = Path(options.config).read_text(encoding="utf-8")
-        settings = read_settings(text, getattr(options, "mode", "") or "")
+        settings = read_settings(text, "observe" if options.command == "stop" else getattr(options, "mode", "") or "")
         settings = settings._replace(elastic=elastic_nodes(ELASTIC))
         cluster = slurm.Slurm(run)
         repair = Repair(settings, cluster, World(run, time.time, time.sleep, post, machines), _say)
         if options.command in ("status", "history"):
             return _show(options, settings, repair)
+        if options.command == "stop" and not any(case.open for case in repair.cases().values()):
+            return 0  # also without Slurm
         host = os.uname().nodename.partition(".")[0]
         if cluster.active().partition(".")[0] != host:
             _say(f"{host} is not the active controller")
             return 0
         return _change(options, settings, repair)
+    except Waiting as exc:
+        sys.stderr.write(f"gpucluster-repair: waits for {exc}\n")
+        return 1
     except (plan.SettingsError, slurm.SlurmError, journal.Busy, OSError) as exc:
         sys.stderr.write(f"gpucluster-repair: {exc}\n")
         return 1
@@ -108,6 +113,10 @@ def _change(options: argparse.Namespace, settings: plan.Settings, repair: Repair
     if options.command in ("retry", "spare"):
         with journal.alone(settings.directory, _PATIENCE):
             _say(repair.retry(options.node) if options.command == "retry" else repair.spare(options.node))
+        return 0
+    if options.command == "stop":
+        with journal.alone(settings.directory, _PATIENCE):
+            repair.stop()
         return 0
     until = time.monotonic() + options.wait
     while True:
@@ -166,6 +175,7 @@ def _parser() -> argparse.ArgumentParser:
     retry.add_argument("node")
     spare = commands.add_parser("spare", help="make an idle or mended node a spare, and return it to service")
     spare.add_argument("node")
+    commands.add_parser("stop", help="end all repairs, before the program is removed; the nodes stay drained")
     return parser
 
 

@@ -76,6 +76,15 @@ class Repair:
             self._slurm.resume(name)
         return f"{name} is a spare of {pool}"
 
+    def stop(self) -> None:
+        """End all repairs: each node stays drained with its first reason, and has neither a job nor a reservation."""
+        nodes = self._slurm.nodes()
+        for case in self.cases().values():
+            if case.open and self._still_ours(case, nodes):
+                self._journal.add(case.node, case.id, journal.BEGIN, step=plan.PARK)
+                self._end(case, plan.PARK, self._steps(case))
+                self._say(f"{case.node}: ends the repair; it stays drained: {case.reason}")
+
     def _consider(self, node: states.Node, nodes: dict[str, states.Node]) -> None:
         """Claim a node that the health check drained, if its jobs are over and the limit allows it."""
         known = self.cases()

@@ -56,23 +56,63 @@ for unit in $busy; do timeout 60 systemctl start "$unit"; done
 exit $code
 """
 
-# Both nodes send the other one 16 MiB and compare the digest.
-PAIR = r"""import hashlib, os, socket, sys, time
-server, address, port, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), 1 << 24
+# Both nodes send the other one 16 MiB and compare the digest. Each first proves to the other that it knows the token of
+# this step. The first node takes connections from the address of its partner only.
+PAIR = r"""import hashlib, hmac, os, socket, sys, time
+server, address, partner, port, size = *sys.argv[1:4], int(sys.argv[4]), 1 << 24
+token = bytes.fromhex(os.environ.pop("GPUCLUSTER_PAIR_TOKEN"))
 mine = os.environ["SLURMD_NODENAME"] == server
-def connect():
-    for _attempt in range(100):
-        try:
-            return socket.create_connection((address, port), 10)
-        except OSError:
-            time.sleep(0.2)
-    sys.exit("no connection to " + address)
-if mine:
+end = time.monotonic() + 30
+def take(link, count, until):
+    found = b""
+    while len(found) < count:
+        link.settimeout(max(0.01, until - time.monotonic()))
+        part = link.recv(count - len(found))
+        if not part or time.monotonic() > until:
+            raise OSError("no greeting")
+        found += part
+    return found
+def proof(side, first, second):
+    return hmac.new(token, side + first + second, "sha256").digest()
+def known(link):
+    until = min(end, time.monotonic() + 5)
+    me, you = (b"server", b"client") if mine else (b"client", b"server")
+    own = os.urandom(32)
+    try:
+        link.sendall(own)
+        other = take(link, 32, until)
+        link.sendall(proof(me, own, other))
+        return hmac.compare_digest(take(link, 32, until), proof(you, other, own))
+    except OSError:
+        return False
+def accept():
+    allowed = {found[4][0] for found in socket.getaddrinfo(partner, None, socket.AF_INET)}
+    refused = set()
     with socket.create_server(("", port)) as listener:
-        listener.settimeout(30)
-        link = listener.accept()[0]
-else:
-    link = connect()
+        while time.monotonic() < end:
+            listener.settimeout(max(0.01, end - time.monotonic()))
+            try:
+                link, (host, _port) = listener.accept()
+            except OSError:
+                break
+            if host in allowed and known(link):
+                return link
+            link.close()
+            refused.add(host)
+    sys.exit("no connection from %s (%s)%s" % (
+        partner, ", ".join(sorted(allowed)), "; refused " + ", ".join(sorted(refused)) if refused else ""))
+def connect():
+    while time.monotonic() < end:
+        try:
+            link = socket.create_connection((address, port), 5)
+            if known(link):
+                return link
+            link.close()
+        except OSError:
+            pass
+        time.sleep(0.2)
+    sys.exit("no connection to " + address)
+link = accept() if mine else connect()
 link.settimeout(30)
 data = os.urandom(1 << 20) * (size >> 20)
 stream = link.makefile("rb")
@@ -86,7 +126,8 @@ start = time.monotonic()
 (send(), receive()) if mine else (receive(), send())
 print("exchanged 16 MiB in both directions in %.2f s" % (time.monotonic() - start))
 """
-PAIR_PORT = 60301
+PAIR_TOKEN = "GPUCLUSTER_PAIR_TOKEN"  # noqa: S105 - the name of a variable of the environment
+PAIR_PORTS = range(61000, 63000)  # above the ports that the kernel gives to programs
 _KEY, _VALUE = 512, 2048  # bytes of a record of Hyper-V's key-value pool
 _MOST = 64 << 20
 _CHECK_SECONDS = 7200.0

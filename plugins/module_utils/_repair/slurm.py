@@ -13,7 +13,7 @@ import typing as t
 from .states import Node, field, parse
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     # Runs a program with a time limit in seconds; returns exit status, standard output and standard error.
     Run = Callable[..., tuple[int, str, str]]
@@ -25,6 +25,9 @@ _JOB_MINUTES = 240
 _CLAIM = "gpucluster_repair_"
 # srun exits 0 if Slurm ends the step before its tasks start.
 _ABORTED = "srun: Job step aborted"
+# Job, state, user and reservation: a user chooses none of them, so that no name of a job is taken for another one's.
+_JOBS = "%A %T %U %v"
+_JOB = re.compile(r"(\d+) ([A-Z_]+) (\d+) (\S+)")
 
 
 class SlurmError(Exception):
@@ -36,7 +39,12 @@ class Job(t.NamedTuple):
 
     id: str
     state: str
-    name: str
+    user: int
+    reservation: str
+
+    def of(self, node: str) -> bool:
+        """Return whether this program started the job for a node: only root may use the reservation."""
+        return self.user == 0 and self.reservation == reservation(node)
 
 
 class Slurm:
@@ -67,8 +75,8 @@ class Slurm:
 
     def jobs(self, node: str) -> list[Job]:
         """Return the jobs that have a node."""
-        lines = self._call("squeue", "--noheader", f"--nodelist={node}", "--format=%i %T %j").splitlines()
-        found = [Job(*line.split(None, 2)) for line in lines if len(line.split(None, 2)) == 3]
+        text = self._call("squeue", "--noheader", "--all", f"--nodelist={node}", f"--format={_JOBS}")
+        found = [_job(line) for line in text.splitlines() if line.strip()]
         return [job for job in found if job.state != "PENDING"]
 
     def reserve(self, node: str, case: str) -> str:
@@ -157,20 +165,32 @@ class Slurm:
             raise SlurmError(f"no allocation of {', '.join(names)}: {(err or out).strip() or code}")
         return found[1]
 
-    def step(self, job: str, nodes: Sequence[str], command: Sequence[str], seconds: float) -> tuple[int, str, str]:
-        """Run a program in a job, once on each node; return exit status, standard output and standard error."""
+    def step(
+        self,
+        job: str,
+        nodes: Sequence[str],
+        command: Sequence[str],
+        seconds: float,
+        environment: Mapping[str, str] | None = None,
+    ) -> tuple[int, str, str]:
+        """
+        Run a program in a job, once on each node; return exit status, standard output and standard error.
+
+        The environment is no argument of a program, so that other users do not see it.
+        """
         args = [
             *("srun", f"--jobid={job}", "--overlap", f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}"),
             *(f"--ntasks={len(nodes)}", "--ntasks-per-node=1", "--input=none", "--chdir=/", "--kill-on-bad-exit=1"),
         ]
-        code, out, err = self._run([*args, *command], seconds)
+        more = (environment,) if environment else ()
+        code, out, err = self._run([*args, *command], seconds, *more)
         return 1 if code == 0 and _ABORTED in err else code, out, err
 
     def cancel(self, node: str) -> bool:
         """Cancel the job of this program on a node; return whether the node is without any job."""
         jobs = self.jobs(node)
         for job in jobs:
-            if job.name == JOB and job.state != "COMPLETING":
+            if job.of(node) and job.state != "COMPLETING":
                 self._call("scancel", job.id)
         return not jobs
 
@@ -179,7 +199,7 @@ class Slurm:
         code, out, err = self._run(["scontrol", "show", "reservation", name], ASK)
         if code == 0 and "ReservationName=" in out:
             return out
-        if re.search(r"not found|invalid", out + err, re.IGNORECASE):
+        if (out + err).strip() == f"Reservation {name} not found":
             return ""
         raise SlurmError(f"scontrol show reservation: {(err or out).strip() or code}")
 
@@ -188,6 +208,13 @@ class Slurm:
         if code:
             raise SlurmError(f"{' '.join(args[:3])}: {(err or out).strip() or f'exit status {code}'}")
         return out
+
+
+def _job(line: str) -> Job:
+    found = _JOB.fullmatch(line.strip())
+    if not found:
+        raise SlurmError(f"squeue printed {line[:80]!r}, not a job, its state, its user and its reservation")
+    return Job(found[1], found[2], int(found[3]), found[4])
 
 
 def reservation(node: str) -> str:

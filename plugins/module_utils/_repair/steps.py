@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 import typing as t
 from pathlib import Path
@@ -207,12 +208,13 @@ class Steps:
         self._free()  # an interrupted run may still have a job on the partner
         name, now = self._case.node, self._now()
         peers = self._peers(now)
-        partner = next((one.name for one in peers if one.free and not self._slurm.jobs(one.name)), "")
-        if not partner:
+        chosen = next((one for one in peers if one.free and not self._slurm.jobs(one.name)), None)
+        if chosen is None:
             if self._waited() > self._settings.pair_wait_minutes * 60:
                 return Done(False, f"{plan.NOT_RUN} no node of partition {now.partition} was idle")
             self._start_one(peers)
             raise Waiting("an idle node as partner")
+        partner = chosen.name
         job = self._hold([partner])
         code, out, err = self._slurm.step(
             job, [partner], ["gpucluster-check", "--strict", "--set", "prolog"], _SERVICE_SECONDS
@@ -220,8 +222,12 @@ class Steps:
         if code:
             self._slurm.cancel(name)
             raise Waiting(f"a healthy partner; {partner} is not: {short(err or out)}")
-        own = ["python3", "-c", node.PAIR, name, now.address or name, str(node.PAIR_PORT)]
-        code, out, err = self._slurm.step(job, [name, partner], self._settings.pair_command or own, _PAIR_SECONDS)
+        port = str(node.PAIR_PORTS[secrets.randbelow(len(node.PAIR_PORTS))])
+        own = ["python3", "-c", node.PAIR, name, now.address or name, chosen.address or partner, port]
+        command, secret = own, {node.PAIR_TOKEN: secrets.token_hex(32)}
+        if self._settings.pair_command:
+            command, secret = list(self._settings.pair_command), {}
+        code, out, err = self._slurm.step(job, [name, partner], command, _PAIR_SECONDS, secret)
         self._slurm.cancel(name)
         return Done(code == 0, f"with {partner}: {short(out if code == 0 else err or out)}")
 
@@ -260,7 +266,7 @@ class Steps:
         """
         name = self._case.node
         jobs = self._slurm.jobs(name)
-        mine = [job.id for job in jobs if job.name == slurm.JOB and job.state == "RUNNING"]
+        mine = [job.id for job in jobs if job.of(name) and job.state == "RUNNING"]
         if mine:
             if not self._now().mine:  # an interrupted run had no time to drain the node again
                 self._mark("in repair")

@@ -12,7 +12,15 @@ import tarfile
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import AzureError
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import azure, journal, loop, plan, slurm, world
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import (
+    azure,
+    journal,
+    loop,
+    node,
+    plan,
+    slurm,
+    world,
+)
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +31,6 @@ RULES = [
     {"check": "gpu_count", "steps": ["gpu_reset", "reboot", "replace"], "category": "M", "source": "s"},
     {"check": "nhc", "steps": [], "category": "G", "source": "s"},
 ]
-ROOT_JOB = slurm.JOB
 POOL = "spares"  # the reservation of the spares
 
 
@@ -75,6 +82,8 @@ class FakeSlurm:
         self.capacity = True  # whether the cloud has machines
         self.swapped: list[str] = []
         self.jobs: dict[str, tuple[str, list[str]]] = {}
+        self.inside: dict[str, str] = {}  # reservation of each job of root
+        self.secrets: list[t.Mapping[str, str]] = []  # environment of each test over two nodes
         self.now = 1_790_000_000.0
         self.log: list[str] = []
         self.posts: list[t.Mapping[str, t.Any]] = []
@@ -100,6 +109,9 @@ class FakeSlurm:
         if self.dead or (self.calls == self.kill_at and not self.kill_after):
             self.dead = True  # what is killed does not clean up
             raise Killed
+        if environment and node.PAIR_TOKEN in environment:
+            assert environment[node.PAIR_TOKEN] not in " ".join(args)
+            self.secrets.append(environment)
         answer = self._answer(list(args), environment or {})
         if self.calls == self.kill_at:
             self.dead = True
@@ -265,8 +277,11 @@ class FakeSlurm:
         return {job: title for job, (title, nodes) in self.jobs.items() if name in nodes}
 
     def _squeue(self, args: list[str]) -> tuple[int, str, str]:
-        found = self._jobs_of(args[2].partition("=")[2])
-        return 0, "".join(f"{job} RUNNING {title}\n" for job, title in found.items()), ""
+        (nodes,) = (word for word in args if word.startswith("--nodelist="))
+        found = self._jobs_of(nodes.partition("=")[2])
+        assert args[-1] == "--format=%A %T %U %v"
+        owners = {job: f"0 {self.inside[job]}" if job in self.inside else "2001 (null)" for job in found}
+        return 0, "".join(f"{job} RUNNING {owners[job]}\n" for job in found), ""
 
     def _salloc(self, args: list[str]) -> tuple[int, str, str]:
         given = dict(word[2:].split("=", 1) for word in args if word.startswith("--") and "=" in word)
@@ -277,17 +292,18 @@ class FakeSlurm:
             return 1, "", "salloc: error: Unable to allocate resources: Requested nodes are busy"
         job = str(100 + self.calls)
         self.jobs[job] = (given["job-name"], names)
+        self.inside[job] = given["reservation"]
         return 0, "", f"salloc: Granted job allocation {job}"
 
     def _scancel(self, args: list[str]) -> tuple[int, str, str]:
-        assert self.jobs[args[1]][0] == ROOT_JOB, "the job of a user was cancelled"
+        assert args[1] in self.inside, "the job of a user was cancelled"
         self.jobs.pop(args[1])
         return 0, "", ""
 
     def _srun(self, args: list[str]) -> tuple[int, str, str]:
         given = dict(word[2:].split("=", 1) for word in args if word.startswith("--") and "=" in word)
-        title, nodes = self.jobs[given["jobid"]]
-        assert title == ROOT_JOB
+        nodes = self.jobs[given["jobid"]][1]
+        assert given["jobid"] in self.inside, "a step began in the job of a user"
         machine = self.machines[nodes[0]]
         if not machine.answers:
             return 1, "", "srun: error: the node does not answer"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tarfile
 import typing as t
@@ -13,7 +14,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import azure, journal, loop, plan, slurm
 from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
-from ansible_collections.hpcai.gpucluster.tests.unit.support.repair_cluster import FAULT, FakeSlurm
+from ansible_collections.hpcai.gpucluster.tests.unit.support.repair_cluster import FAULT, FakeSlurm, Killed
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -248,6 +249,51 @@ def test_jobs_of_users_end_first(cluster: FakeSlurm) -> None:
     del cluster.jobs["7"]
     cluster.go_on()
     assert cluster.state("gpu1") == journal.RETURNED
+
+
+def test_a_job_of_a_user_with_the_name_of_a_repair_is_a_job_of_a_user(cluster: FakeSlurm) -> None:
+    cluster.sicken("gpu1", "reboot")
+    cluster.repair().run()  # it reboots now
+    cluster.boot("gpu1")
+    cluster.jobs["7"] = (slurm.JOB, ["gpu1"])
+
+    cluster.go_on(5)
+    assert cluster.jobs == {"7": (slurm.JOB, ["gpu1"])}
+    assert cluster.repair().cases()["gpu1"].open
+
+    del cluster.jobs["7"]
+    cluster.go_on()
+    assert cluster.state("gpu1") == journal.RETURNED
+
+
+def test_each_test_over_two_nodes_has_a_token_of_its_own(cluster: FakeSlurm) -> None:
+    for _time in range(2):
+        cluster.sicken("gpu1", "reboot")
+        cluster.go_on()
+    first, second = (found["GPUCLUSTER_PAIR_TOKEN"] for found in cluster.secrets)
+
+    assert first != second
+    assert len(bytes.fromhex(first)) == 32
+
+
+@pytest.mark.parametrize("calls", [1, 10, 20, 25, 30, 35, 40, 45, 50, 60])
+def test_a_program_that_is_removed_ends_what_it_began(cluster: FakeSlurm, calls: int) -> None:
+    cluster.sicken("gpu1", "reboot")
+    cluster.kill_at = calls
+    with contextlib.suppress(Killed):
+        cluster.repair().run()
+        cluster.boot("gpu1")
+        cluster.repair().run()
+    cluster.kill_at = 0
+
+    cluster.repair(mode="observe").stop()
+
+    assert not cluster.reserved
+    assert not cluster.jobs
+    machine = cluster.machines["gpu1"]
+    assert machine.reason in (FAULT, "")
+    assert "DRAIN" in machine.flags or not machine.sick
+    assert not any(case.open for case in cluster.repair().cases().values())
 
 
 def test_the_partner_has_no_job_and_is_not_sick(tmp_path: Path) -> None:

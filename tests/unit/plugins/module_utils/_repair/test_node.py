@@ -5,22 +5,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
 import sys
 import tarfile
+import time
 import typing as t
 from pathlib import Path
 
 import pytest
 import yaml
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import cli, node, plan, slurm, states
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import cli, journal, node, plan, slurm, states
 from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 from ansible_collections.hpcai.gpucluster.tests.unit.support.repair_cluster import packed
 
 ROOT = Path(__file__).parents[5]
+TOKEN = "5a" * 32
 SHOWN = """NodeName=gpu1 Arch=x86_64 CoresPerSocket=2
    Gres=gpu:h100:8(S:0)
    NodeAddr=10.0.0.7 NodeHostName=gpu1 Version=24.11.5
@@ -141,22 +144,92 @@ def test_the_capture_keeps_what_each_tool_says_also_if_it_is_missing(tmp_path: P
 @pytest.mark.parametrize("damaged", [False, True])
 def test_two_nodes_exchange_data(damaged: bool) -> None:
     script = node.PAIR.replace("hashlib.sha256(data)", "hashlib.sha256(data[1:])") if damaged else node.PAIR
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, "gpu1", "127.0.0.1", port],
-            env={"SLURMD_NODENAME": name},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for name, code in (("gpu1", script), ("gpu2", node.PAIR))
-    ]
-    codes = [process.wait(PATIENCE) for process in started]
-    for process in started:
-        process.communicate()
+    port = _free_port()
+    started = [_side("gpu1", port, code=script), _side("gpu2", port)]
 
-    assert (codes == [0, 0]) is not damaged
+    assert ([_ended(one)[0] for one in started] == [0, 0]) is not damaged
+
+
+def test_the_first_connection_from_anybody_is_not_the_partner() -> None:
+    port = _free_port()
+    server = _side("gpu1", port)
+    heard = b""
+    for source in ("127.0.0.2", "127.0.0.1"):  # another machine, and a user of the partner
+        stranger = _connected(port, source)
+        with contextlib.suppress(OSError):  # it was refused
+            stranger.sendall(bytes(1 << 16))
+            while part := stranger.recv(1 << 16):
+                heard += part
+        stranger.close()
+    partner = _side("gpu2", port)
+
+    assert [_ended(server), _ended(partner)] == [(0, ""), (0, "")]
+    assert len(heard) <= 64  # a random number and a proof, and no data
+
+
+@pytest.mark.parametrize("wrong", ["gpu1", "gpu2"])
+def test_a_side_without_the_token_of_the_step_gets_no_data(wrong: str) -> None:
+    port = _free_port()
+    brief = node.PAIR.replace("time.monotonic() + 30", "time.monotonic() + 2")
+    sides = [_side(name, port, "00" * 32 if name == wrong else TOKEN, brief) for name in ("gpu1", "gpu2")]
+
+    assert [(code, "no connection" in said) for code, said in map(_ended, sides)] == [(1, True), (1, True)]
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def _side(name: str, port: int, token: str = TOKEN, code: str = node.PAIR) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "gpu1", "127.0.0.1", "127.0.0.1", str(port)],
+        env={"SLURMD_NODENAME": name, node.PAIR_TOKEN: token},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _ended(side: subprocess.Popen[str]) -> tuple[int, str]:
+    _out, err = side.communicate(timeout=PATIENCE)
+    return side.returncode, err
+
+
+def _connected(port: int, source: str) -> socket.socket:
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), PATIENCE, (source, 0))
+        except ConnectionRefusedError:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (1, "slurm_load_reservations error: Invalid authentication credential"),
+        (1, "slurm_load_reservations error: Unable to contact slurm controller (connect failure)"),
+        (1, "scontrol: error: host not found"),
+        (1, "Reservation gpucluster_repair_gpu10 not found"),
+        (1, ""),
+        (0, ""),
+    ],
+)
+def test_only_the_answer_that_there_is_none_means_no_reservation(code: int, said: str) -> None:
+    with pytest.raises(slurm.SlurmError):
+        slurm.Slurm(lambda args, seconds: (code, "", said)).owner("gpu1")
+
+    assert (
+        slurm.Slurm(lambda args, seconds: (1, "Reservation gpucluster_repair_gpu1 not found\n", "")).owner("gpu1") == ""
+    )
+
+
+@pytest.mark.parametrize("said", ["7 RUNNING", "7 RUNNING gpucluster-repair 0 x", "train\n7 RUNNING 0 x", "x" * 200])
+def test_an_answer_that_is_no_list_of_jobs_is_no_idle_node(said: str) -> None:
+    with pytest.raises(slurm.SlurmError, match="squeue printed"):
+        slurm.Slurm(lambda args, seconds: (0, said, "")).jobs("gpu1")
 
 
 def _configuration(**more: t.Any) -> str:
@@ -180,3 +253,17 @@ def test_a_wrong_configuration_is_refused(more: dict[str, t.Any]) -> None:
 
 def test_a_ticket_that_does_not_arrive_is_said() -> None:
     assert "http://127.0.0.1:9/" in cli.post("http://127.0.0.1:9/", {"id": "x"})
+
+
+def test_a_removal_without_an_answer_of_slurm_is_refused_while_a_node_is_in_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no program of Slurm
+    (tmp_path / "repair.json").write_text(_configuration(directory=str(tmp_path / "state")), encoding="utf-8")
+    stop = ["--config", str(tmp_path / "repair.json"), "stop"]
+
+    assert cli.main(stop) == 0
+    with journal.alone(str(tmp_path / "state")):
+        journal.Journal(str(tmp_path / "state"), lambda: 1.0).add("gpu1", "gpu1-x", journal.CLAIMED, reason="x")
+    assert cli.main(stop) == 1
+    assert "scontrol ping" in capsys.readouterr().err
