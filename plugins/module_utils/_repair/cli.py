@@ -19,7 +19,7 @@ from pathlib import Path
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.cloud import ElasticError, read_config
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import feeding_runner
 
-from . import azure, journal, ladder, plan, slurm
+from . import azure, directory, journal, ladder, plan, slurm
 from .loop import Repair
 from .world import Waiting, World
 
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         text = Path(options.config).read_text(encoding="utf-8")
         settings = read_settings(text, "observe" if options.command == "stop" else getattr(options, "mode", "") or "")
-        settings = settings._replace(elastic=elastic_nodes(ELASTIC))
+        settings = settings._replace(elastic=elastic_nodes(ELASTIC), directory=directory.trusted(settings.directory))
         cluster = slurm.Slurm(run)
         repair = Repair(settings, cluster, World(run, time.time, time.sleep, post, machines), _say)
         if options.command in ("status", "history"):
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Waiting as exc:
         sys.stderr.write(f"gpucluster-repair: waits for {exc}\n")
         return 1
-    except (plan.SettingsError, slurm.SlurmError, journal.Busy, OSError) as exc:
+    except (plan.SettingsError, slurm.SlurmError, directory.UntrustedError, journal.Busy, OSError) as exc:
         sys.stderr.write(f"gpucluster-repair: {exc}\n")
         return 1
 

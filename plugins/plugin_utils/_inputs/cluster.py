@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import re
 import typing as t
 from collections.abc import Mapping
@@ -153,15 +154,29 @@ def _named_machines(cluster: Cluster) -> Iterator[str]:
 
 def _state(cluster: Cluster) -> Iterator[str]:
     """Require shared state for two controllers: without it, the second knows no jobs when it takes over."""
-    path = str(cluster.values.get("slurm_state_directory", _STATE)).rstrip("/")
-    local = any(path == tree or path.startswith(f"{tree}/") for tree in _LOCAL)
-    mounted = any(path == mount or path.startswith(f"{mount}/") for mount in _mounts(cluster))
-    if len(cluster.controllers) > 1 and local and not mounted and path != _STATE:
+    state = str(cluster.values.get("slurm_state_directory", _STATE)).rstrip("/")
+    controllers = " and ".join(cluster.controllers)
+    if len(cluster.controllers) < 2 or state == _STATE:
+        return
+    if _local(cluster, state):
         yield problem(
-            "slurm_state_directory",
-            path,
-            f"a directory on storage that {' and '.join(cluster.controllers)} share, such as /shared/slurm",
+            "slurm_state_directory", state, f"a directory on storage that {controllers} share, such as /shared/slurm"
         )
+    # The role repair has the same default.
+    beside = f"{posixpath.dirname(state)}/gpucluster-repair"
+    repair = str(cluster.values.get("repair_state_directory") or beside).rstrip("/")
+    if cluster.values.get("gpucluster_repair") == "present" and _local(cluster, repair):
+        yield problem(
+            "repair_state_directory",
+            repair,
+            f"a directory of root on storage that {controllers} share, such as /shared/repair",
+        )
+
+
+def _local(cluster: Cluster, path: str) -> bool:
+    """Return whether each machine has a directory of its own with this path."""
+    local = any(path == tree or path.startswith(f"{tree}/") for tree in _LOCAL)
+    return local and not any(path == mount or path.startswith(f"{mount}/") for mount in _mounts(cluster))
 
 
 def _mounts(cluster: Cluster) -> list[str]:

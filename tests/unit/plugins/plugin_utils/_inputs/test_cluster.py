@@ -52,6 +52,11 @@ def test_a_plain_cluster_is_right() -> None:
         ({"slurm_compute": ["localhost"]}, {}, "a machine of the cluster named localhost"),
         ({"slurm_controller": ["a", "b"]}, {"slurm_state_directory": "/var/lib/slurm"}, "storage that a and b share"),
         ({"slurm_controller": ["a", "b"]}, {"slurm_state_directory": "/tmp"}, "storage that a and b share"),
+        (
+            {"slurm_controller": ["a", "b"]},
+            {"slurm_state_directory": "/var/s", "nfs_mounts": [{"path": "/var/s"}], "gpucluster_repair": "present"},
+            "repair_state_directory: found '?/var/gpucluster-repair.*of root on storage that a and b share",
+        ),
         ({}, {"slurm_user_uid": 2001, "users_accounts": [ALICE]}, "slurm_user_uid: found 2001; .*gives it to alice"),
         ({}, {"slurm_user_uid": "2001", "users": [{"username": "bob", "uid": 2001}]}, "gives it to bob"),
         ({}, {"users_accounts": [{"name": "carl", "uid": 22078}]}, "slurm_user_uid: found 22078; .*gives it to carl"),
@@ -68,6 +73,11 @@ def test_what_the_inventory_alone_shows_is_refused(
     ("groups", "values"),
     [
         ({"slurm_controller": ["a", "b"]}, {"slurm_state_directory": "/shared/slurm"}),
+        (
+            {"slurm_controller": ["a", "b"]},
+            {"slurm_state_directory": "/shared/slurm", "gpucluster_repair": "present"},
+        ),
+        ({}, {"slurm_state_directory": "/var/lib/slurm", "gpucluster_repair": "present"}),
         (
             {"slurm_controller": ["a", "b"]},
             {"slurm_state_directory": "/var/slurm", "nfs_mounts": [{"path": "/var/slurm"}]},
