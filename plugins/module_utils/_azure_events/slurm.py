@@ -43,8 +43,11 @@ class Slurm:
     def jobs(self) -> list[Job]:
         """Return the jobs that use the node, also those that end."""
         text = self._call("squeue", "--noheader", "--all", f"--nodelist={self._node}", f"--Format={_JOBS}")
-        rows = [line.split() for line in text.splitlines()]
-        return [Job(row[0], row[1], row[2:4] == ["1", "1"]) for row in rows if len(row) == 4 and row[1] != "PENDING"]
+        rows = [line.split() for line in text.splitlines() if line.strip()]
+        for row in rows:
+            if len(row) != 4:  # a job that is not seen would be ended with the machine
+                raise EventsError(f"squeue printed {' '.join(row)[:80]!r}, not a job, its state and two flags")
+        return [Job(row[0], row[1], row[2:4] == ["1", "1"]) for row in rows if row[1] != "PENDING"]
 
     def drain(self, reason: str) -> None:
         """Drain the node."""

@@ -411,3 +411,9 @@ def test_one_look_ends(machine: Machine, tmp_path: Path, capsys: pytest.CaptureF
 
     assert cli.main(["--config", str(path), "--once"]) == 0
     assert capsys.readouterr().out.startswith("h100_3: no event\n")
+
+
+@pytest.mark.parametrize("said", ["7 RUNNING 1", "7 RUNNING 1 1 x", "error"])
+def test_a_list_of_jobs_that_cannot_be_read_is_no_idle_node(said: str) -> None:
+    with pytest.raises(events.EventsError, match="squeue printed"):
+        Slurm(lambda _args: (0, f"{said}\n", ""), "gpu1").jobs()

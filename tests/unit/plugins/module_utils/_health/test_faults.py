@@ -424,3 +424,14 @@ def test_a_clock_may_be_off_by_its_limit(offset: str, status: str) -> None:
     config = machines.expectations(SIZE, clock={"samples": 1})
 
     assert machines.judge(machine, config, names=["clock"])["clock"].status == status
+
+
+@pytest.mark.parametrize(("user", "status"), [("2001", "healthy"), ("0", "unhealthy")])
+def test_a_file_system_that_a_user_mounted_drains_no_node(user: str, status: str) -> None:
+    machine = machines.healthy(SIZE)
+    line = f"x /home/alice/x fuse.blobfuse2 rw,nosuid,nodev,relatime,user_id={user},group_id={user} 0 0\n"
+    machine.files["/proc/self/mounts"] += line
+    machine.space["/home/alice/x"] = "Permission denied"
+    config = machines.expectations(SIZE, mounts={"samples": 1})
+
+    assert machines.judge(machine, config, names=["mounts"])["mounts"].status == status
