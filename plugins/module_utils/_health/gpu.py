@@ -61,7 +61,11 @@ def judge_count(expected: float, found: list[Gpu], warnings: list[str]) -> Findi
             f"{expected:.10g} GPUs", f"{len(found)}: {listing([gpu.row['pci.bus_id'] for gpu in found], 8)}"
         )
     trouble = [*warnings, *(text for text in (gpu.trouble() for gpu in found) if text)]
-    return unhealthy("GPUs in order", listing(trouble)) if trouble else healthy(f"{len(found)} GPUs", len(found))
+    if trouble:
+        return unhealthy("GPUs in order", listing(trouble))
+    for gpu in found:
+        gpu.judge_action()
+    return healthy(f"{len(found)} GPUs", len(found))
 
 
 def model(case: Case) -> Finding:

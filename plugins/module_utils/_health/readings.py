@@ -60,7 +60,11 @@ FIELDS = (
     "remapped_rows.failure",
     "fabric.state",
     "fabric.status",
+    "gpu_recovery_action",
 )
+# Words of the driver for what a GPU needs: these two are no fault, the next ones are.
+_NO_ACTION = ("none", "drain p2p")
+_ACTIONS = ("reset", "reboot", "drain and reset")
 _NEEDED = 4
 REMAP_FIELDS = ("gpu_uuid", "remapped_rows.uncorrectable", "remapped_rows.pending", "remapped_rows.failure")
 
@@ -116,8 +120,17 @@ class Gpu:
             raise UnknownError(f"{self.name}: {field} is {tidy(text, 60)!r}, not a bit mask")
         return int(text, 16)
 
+    def judge_action(self) -> None:
+        """Raise UnknownError if the driver names an action that this program does not know."""
+        text = self.row.get("gpu_recovery_action", "")
+        if self.available("gpu_recovery_action") and text.strip().lower() not in (*_NO_ACTION, *_ACTIONS):
+            raise UnknownError(f"{self.name}: gpu_recovery_action is {tidy(text, 60)!r}, not a known action")
+
     def trouble(self) -> str:
         """Return the fault that the driver reports for the GPU, or an empty string."""
+        action = self.row.get("gpu_recovery_action", "")
+        if action.strip().lower() in _ACTIONS:
+            return f"{self.name}: gpu_recovery_action is {action.strip()}"
         if not values.fault("\n".join(self.row.values())):
             return ""
         field, text = next((field, text) for field, text in self.row.items() if values.fault(text))

@@ -21,6 +21,22 @@ _ADDRESS = r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?(?:
 _XID = re.compile(rf"NVRM: (?:GPU at PCI:\S+: )?Xid \((?:PCI:)?{_ADDRESS}\): (\d+)(?:,(.*)|\s*$)")
 _SXID = re.compile(rf"nvidia-nvswitch\d*: SXid \(PCI:{_ADDRESS}\): (\d+), (Fatal|Non-fatal)\b", re.IGNORECASE)
 _MOST_KEPT = 500
+# NVLink 5 of B200 and newer says for each event whether it is fatal. A user can put no word but the name of a process
+# into a line, so a line with both words is fatal.
+_NVLINK5 = range(144, 151)
+_FATAL = re.compile(r"\bFatal\b")
+_NONFATAL = re.compile(r"\bNon-?fatal\b", re.IGNORECASE)
+# The driver demands something, and takes it back with the action None.
+RECOVERY = 154
+_ACTION = re.compile(r"GPU recovery action changed from .* to 0x[0-9a-fA-F]+ \(([^()]+)\)\s*$")
+_NO_ACTION = "none"
+_NO_DEMAND = (_NO_ACTION, "drain p2p")
+# Demands without an Xid. Each is longer than the name of a process.
+_DEMAND = re.compile(
+    r"(?:NVRM|nvidia-uvm): (?:GPU (?:at )?(?:PCI:)?([0-9a-fA-F:.]+[0-9a-fA-F]))?.*?"
+    r"(NV_ERR_RESET_REQUIRED|requiring \w+ reboot|RmInitAdapter failed)"
+)
+DEMAND = "driver:"
 
 
 class Event(t.NamedTuple):
@@ -28,11 +44,18 @@ class Event(t.NamedTuple):
 
     device: str
     number: int
-    kind: str  # Xid, SXid or SXid-non-fatal
+    kind: str  # Xid, Xid-non-fatal, SXid, SXid-non-fatal or driver:
+    says: str = ""  # the demanded action, or the words of a line without a number
 
     def key(self) -> str:
         """Return the event as stored in the memory."""
-        return f"{self.kind} {self.number} on {self.device}"
+        on = f" on {self.device}" if self.device else ""
+        return f"{self.kind} {self.says if self.kind == DEMAND else self.number}{on}"
+
+    @property
+    def demands(self) -> bool:
+        """Return whether the driver demands a reset or a reboot."""
+        return self.kind == DEMAND or bool(self.says and not self.says.lower().startswith(_NO_DEMAND))
 
 
 def events(lines: t.Iterable[str], since: float = 0.0) -> list[Event]:
@@ -44,6 +67,18 @@ def events(lines: t.Iterable[str], since: float = 0.0) -> list[Event]:
         if event and record.seconds >= since:
             found.append(event)
     return found
+
+
+def standing(found: t.Iterable[Event]) -> list[Event]:
+    """Return the events without the demands that the driver has replaced or taken back."""
+    last: dict[str, Event] = {}
+    rest = []
+    for event in found:
+        if event.says and event.kind != DEMAND:
+            last[event.device] = event
+        else:
+            rest.append(event)
+    return [*rest, *(event for event in last.values() if event.says.lower() != _NO_ACTION)]
 
 
 def check(case: Case) -> Finding:
@@ -58,19 +93,34 @@ def check(case: Case) -> Finding:
     kept = case.kept()
     since = kept.get("since", 0.0)
     before = [key for key in kept.get("seen") or [] if isinstance(key, str)]
-    seen = list(dict.fromkeys([*before, *(event.key() for event in events(lines, since))]))[:_MOST_KEPT]
+    earlier = kept.get("recovery")
+    earlier = earlier if isinstance(earlier, dict) else {}
+    found = [*(Event(device, RECOVERY, "Xid", str(says)) for device, says in earlier.items()), *events(lines, since)]
+    recovery = {event.device: event.says for event in found if event.number == RECOVERY and event.says}
+    keys = [event.key() for event in found if not (event.number == RECOVERY and event.says)]
+    seen = list(dict.fromkeys([*before, *keys]))[:_MOST_KEPT]
     classes = {name: {int(number) for number in case.items(name)} for name in ("application", "warn")}
-    return judge(seen, classes, {"since": since, "seen": seen})
+    return judge(seen, classes, {"since": since, "seen": seen, "recovery": recovery}, recovery)
 
 
-def judge(seen: list[str], classes: dict[str, set[int]], keep: t.Any = None) -> Finding:
+def judge(
+    seen: list[str],
+    classes: dict[str, set[int]],
+    keep: t.Any = None,
+    recovery: t.Mapping[str, str] | None = None,
+) -> Finding:
     """
     Separate faults of the hardware or the driver from faults of an application.
 
-    A number in no class is a fault, so that no event of a newer driver is missed.
+    A number in no class is a fault, so that no event of a newer driver is missed. I(recovery) has the last action for
+    each device; one that the driver demands is a fault, although the class of its number is C(warn).
     """
     harmless = classes["application"] | classes["warn"]
+    actions = standing(Event(device, RECOVERY, "Xid", says) for device, says in (recovery or {}).items())
+    demanded = [event for event in actions if event.demands and RECOVERY not in classes["application"]]
     faults = [key for key in seen if _is_fault(key, harmless)]
+    faults += [f"{event.key()} ({event.says})" for event in demanded]
+    seen = [*seen, *(f"{event.key()} ({event.says})" for event in actions if event not in demanded)]
     if faults:
         return unhealthy("no fatal Xid since boot", listing(faults), keep)
     note = f"; seen without being a fault: {listing(seen)}" if seen else ""
@@ -79,15 +129,26 @@ def judge(seen: list[str], classes: dict[str, set[int]], keep: t.Any = None) -> 
 
 def _is_fault(key: str, harmless: set[int]) -> bool:
     kind, number = key.split()[:2]
-    return kind == "SXid" or (kind == "Xid" and int(number) not in harmless)
+    return kind in ("SXid", DEMAND) or (kind == "Xid" and int(number) not in harmless)
 
 
 def _event(text: str) -> Event | None:
     """Return the event of a message of the kernel, which begins with the words of the driver."""
     xid = _XID.match(text)
     if xid:
-        return Event(xid[1], int(xid[2]), "Xid")
+        return _xid(xid[1], int(xid[2]), xid[3] or "")
     sxid = _SXID.match(text)
     if sxid:
         return Event(sxid[1], int(sxid[2]), "SXid" if sxid[3].lower() == "fatal" else "SXid-non-fatal")
-    return None
+    demand = _DEMAND.match(text)
+    return Event(demand[1] or "", 0, DEMAND, demand[2]) if demand else None
+
+
+def _xid(device: str, number: int, rest: str) -> Event:
+    """Return an Xid with what its text decides."""
+    if number == RECOVERY:
+        action = _ACTION.search(rest)
+        return Event(device, number, "Xid", action[1].strip() if action else "")
+    if number in _NVLINK5 and _NONFATAL.search(rest) and not _FATAL.search(rest):
+        return Event(device, number, "Xid-non-fatal")
+    return Event(device, number, "Xid")

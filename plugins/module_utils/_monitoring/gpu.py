@@ -91,15 +91,24 @@ def _minor(bus_id: str, host: Host) -> str:
 
 def xids(lines: t.Iterable[str], classes: t.Mapping[str, t.Collection[int]]) -> list[Sample]:
     """Return how often each Xid stands in the kernel log, with its class: application, warn or fault."""
-    counts = collections.Counter((event.device, event.number, event.kind) for event in xid.events(lines))
+    found = xid.standing(xid.events(lines))
+    counts = collections.Counter((one.device, one.number, one.kind, _severity(one, classes)) for one in found)
     return [
-        sample("gpucluster_xid_total", count, pci_bus_id=device, xid=str(number), kind=kind, severity=severity)
-        for (device, number, kind), count in sorted(counts.items())
-        for severity in [_severity(number, kind, classes)]
+        sample(
+            "gpucluster_xid_total",
+            count,
+            pci_bus_id=device,
+            xid=str(number or ""),
+            kind=kind.rstrip(":"),
+            severity=severity,
+        )
+        for (device, number, kind, severity), count in sorted(counts.items())
     ]
 
 
-def _severity(number: int, kind: str, classes: t.Mapping[str, t.Collection[int]]) -> str:
-    if kind == "Xid":
-        return next((name for name in ("application", "warn") if number in classes.get(name, ())), "fault")
-    return "fault" if kind == "SXid" else "warn"
+def _severity(event: xid.Event, classes: t.Mapping[str, t.Collection[int]]) -> str:
+    if event.kind == "Xid" and event.number in classes.get("application", ()):
+        return "application"
+    if event.kind == "Xid" and not event.demands:
+        return "warn" if event.number in classes.get("warn", ()) or event.says else "fault"
+    return "fault" if event.kind == "SXid" or event.demands else "warn"

@@ -178,7 +178,9 @@ class NvidiaSmi:
             unknown = _INVALID_FIELD.search(f"{err} {out}")
             if not unknown or needed is None or unknown[1] not in asked[needed:]:
                 break
-            family = unknown[1].partition(".")[0] if unknown[1].startswith("remapped_rows.") else unknown[1]
+            family = (
+                unknown[1].partition(".")[0] if unknown[1].startswith(("remapped_rows.", "fabric.")) else unknown[1]
+            )
             asked = [field for field in asked if not field.startswith(family)]
         return query_csv.table(_data(code, out, err), asked)
 

@@ -104,7 +104,7 @@ def _first(name: str, reason: str, rules: Sequence[Rule], xid: int | None) -> Ru
 
 def _applies(rule: Rule, reason: str, xid: int | None) -> bool:
     if "xid" in rule:
-        return xid in rule["xid"]
+        return xid in rule["xid"] and re.search(rule.get("match", ""), found(reason), re.IGNORECASE) is not None
     # The events of switches are named SXid; a rule for them is no rule for the Xid of a GPU.
     return re.search(rule.get("match", ""), found(reason), re.IGNORECASE) is not None and (
         xid is None or "match" not in rule or "sxid" not in str(rule["match"]).lower()

@@ -31,6 +31,8 @@ def known_fields(machine: Machine) -> set[str]:
     fields = set(Gpu(machine, 0).values())
     if machine.major < 595:
         fields.discard("kmd_version")
+    if machine.major < 570:
+        fields.discard("gpu_recovery_action")
     if machine.major < 525:
         fields -= {"fabric.state", "fabric.status"}
     if machine.major < 510:

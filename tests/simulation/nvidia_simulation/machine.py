@@ -137,6 +137,7 @@ class Gpu:
             "pcie.link.width.max": "16",
             "fabric.state": "Completed" if machine.model["architecture"] in ("Hopper", "Blackwell") else "N/A",
             "fabric.status": "Success" if machine.model["architecture"] in ("Hopper", "Blackwell") else "N/A",
+            "gpu_recovery_action": "None",
         }
 
     def _pcie_generation(self) -> str:

@@ -435,3 +435,34 @@ def test_a_file_system_that_a_user_mounted_drains_no_node(user: str, status: str
     config = machines.expectations(SIZE, mounts={"samples": 1})
 
     assert machines.judge(machine, config, names=["mounts"])["mounts"].status == status
+
+
+@pytest.mark.parametrize(
+    ("action", "status"),
+    [
+        ("None", "healthy"),
+        ("N/A", "healthy"),
+        ("[N/A]", "healthy"),
+        ("Drain P2P", "healthy"),
+        ("Reset", "unhealthy"),
+        ("Reboot", "unhealthy"),
+        ("Drain and Reset", "unhealthy"),
+        ("Res", "unknown"),
+    ],
+)
+def test_the_action_that_the_driver_names_is_read(action: str, status: str) -> None:
+    machine = machines.healthy(SIZE)
+    _gpu(1, gpu_recovery_action=action)(machine)
+    verdict = machines.judge(machine, machines.expectations(SIZE), names=["gpu_count"])["gpu_count"]
+
+    assert verdict.status == status
+    assert (f"gpu_recovery_action is {action}" in verdict.reason) == (status == "unhealthy")
+
+
+@pytest.mark.parametrize("driver", ["470.256.02", "535.288.01", "580.159.04"])
+def test_a_driver_without_a_field_does_not_fail_the_other_checks(driver: str) -> None:
+    machine = machines.healthy(SIZE)
+    t.cast("machines.Smi", machine.tools["nvidia-smi"]).config["driver"] = driver
+    found = machines.judge(machine, machines.expectations(SIZE), names=["gpu_count", "gpu_ecc", "gpu_temperature"])
+
+    assert {verdict.status for verdict in found.values()} == {"healthy"}

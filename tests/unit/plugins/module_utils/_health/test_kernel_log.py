@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import kernel_log, leftovers, marker, xid
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.table import CHECKS
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.verdict import UNHEALTHY, Verdict
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import gpu, machine
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import ladder
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
 
@@ -117,3 +120,94 @@ def test_the_name_of_a_process_chooses_no_step_of_a_repair() -> None:
     ]
 
     assert ladder.plan(marker.reason(sick), rules).steps == ("reboot",)
+
+
+def _status(*lines: str) -> tuple[str, str]:
+    node = machines.healthy(SIZE)
+    node.log.extend(lines)
+    verdict = machines.judge(node, machines.expectations(SIZE), names=["gpu_xid"])["gpu_xid"]
+    return verdict.status, verdict.reason
+
+
+CHANGED = "[1.0] NVRM: Xid (PCI:0000:00:{}): 154, GPU recovery action changed from 0x0 (None) to {}"
+NVLINK5 = "[1.0] NVRM: Xid (PCI:0009:01:00): {}, {} (0x021425c6 0x0 0x0 0x0 0x0 0x0)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "words"),
+    [
+        ([CHANGED.format("1e", "0x2 (Node Reboot Required)")], "unhealthy", "Xid 154 on 0000:00:1e (Node Reboot"),
+        ([CHANGED.format("1e", "0x1 (GPU Reset Required)")], "unhealthy", "(GPU Reset Required)"),
+        ([CHANGED.format("1e", "0x4 (Drain and Reset)")], "unhealthy", "(Drain and Reset)"),
+        ([CHANGED.format("1e", "0x9 (Something New)")], "unhealthy", "(Something New)"),
+        ([CHANGED.format("1e", "0x3 (Drain P2P)")], "healthy", "seen without being a fault: Xid 154"),
+        ([CHANGED.format("1e", "0x0 (None)")], "healthy", "no fatal Xid since boot"),
+        # The last action of each device decides.
+        ([CHANGED.format("1e", "0x1 (GPU Reset Required)"), CHANGED.format("1e", "0x0 (None)")], "healthy", ""),
+        ([CHANGED.format("1e", "0x1 (GPU Reset Required)"), CHANGED.format("1f", "0x0 (None)")], "unhealthy", "00:1e"),
+        ([CHANGED.format("1e", "0x0 (None)"), CHANGED.format("1e", "0x4 (Drain and Reset)")], "unhealthy", "00:1e"),
+        (["[1.0] NVRM: Xid (PCI:0000:00:1e): 154, pid=1"], "healthy", "seen without being a fault"),
+        # NVLink 5
+        ([NVLINK5.format(144, "SAW_MVB Nonfatal XC0 i0 Link 0")], "healthy", "Xid-non-fatal 144"),
+        ([NVLINK5.format(150, "NETIR_BER_EVENT  Nonfatal   XC0 i0 Link 01")], "healthy", "Xid-non-fatal 150"),
+        ([NVLINK5.format(149, "NETIR_LINK_EVT  Fatal   XC0 i0 Link 01")], "unhealthy", "Xid 149 on 0009:01:00"),
+        ([NVLINK5.format(149, "pid=7, name=Nonfatal, NETIR_LINK_EVT Fatal XC0")], "unhealthy", "Xid 149"),
+        ([NVLINK5.format(145, "RLW_RXPIPE XC1 i0 Link 07")], "unhealthy", "Xid 145"),
+        ([NVLINK5.format(79, "Nonfatal")], "unhealthy", "Xid 79"),
+        # Demands without an Xid
+        (
+            ["[1.0] NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x62)"],
+            "unhealthy",
+            "driver: NV_ERR_RESET_REQUIRED",
+        ),
+        (
+            ["[1.0] NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot"],
+            "unhealthy",
+            "driver: requiring os reboot",
+        ),
+        (
+            ["[1.0] NVRM: GPU 0000:4e:00.0: RmInitAdapter failed! (0x62:0xffff:2407)"],
+            "unhealthy",
+            "driver: RmInitAdapter failed on 0000:4e:00.0",
+        ),
+        (["[1.0] NVRM: nvAssertFailedNoLog: Assertion failed: 0 @ kernel_gsp.c:1476"], "healthy", ""),
+        (["[1.0] tmpfs: Unknown parameter 'NVRM: x [NV_ERR_RESET_REQUIRED]'"], "healthy", ""),
+    ],
+)
+def test_the_text_of_an_event_decides_what_it_means(lines: list[str], status: str, words: str) -> None:
+    found, reason = _status(*lines)
+
+    assert found == status
+    assert words in reason
+
+
+def test_a_demand_is_remembered_until_it_is_taken_back() -> None:
+    node, config, memory = machines.healthy(SIZE), machines.expectations(SIZE), dict[str, t.Any]()
+    statuses = []
+    for line in (CHANGED.format("1e", "0x1 (GPU Reset Required)"), "[2.0] usb: x", CHANGED.format("1e", "0x0 (None)")):
+        node.log = [line]  # the ring buffer went round
+        statuses.append(machines.judge(node, config, memory, ["gpu_xid"])["gpu_xid"].status)
+
+    assert statuses == ["unhealthy", "unhealthy", "healthy"]
+
+
+def test_figures_have_the_same_classes() -> None:
+    lines = [
+        CHANGED.format("1e", "0x1 (GPU Reset Required)"),
+        CHANGED.format("1f", "0x1 (GPU Reset Required)"),
+        CHANGED.format("1f", "0x0 (None)"),
+        CHANGED.format("20", "0x3 (Drain P2P)"),
+        NVLINK5.format(144, "SAW_MVB Nonfatal"),
+        NVLINK5.format(149, "NETIR Fatal"),
+        "[1.0] NVRM: GPU 0000:4e:00.0: RmInitAdapter failed! (0x62:0xffff:2407)",
+    ]
+    params = CHECKS["gpu_xid"].params
+    found = {(one.labels["pci_bus_id"], one.labels["xid"]): one.labels["severity"] for one in gpu.xids(lines, params)}
+
+    assert found == {
+        ("0000:00:1e", "154"): "fault",
+        ("0000:00:20", "154"): "warn",
+        ("0009:01:00", "144"): "warn",
+        ("0009:01:00", "149"): "fault",
+        ("0000:4e:00.0", ""): "fault",
+    }

@@ -44,6 +44,18 @@ PLANTED = [
     (f"{XID}Xid 54 on 0000:43:00", [], "GpuXIDError"),
     (f"{XID}Xid 999 on 0000:43:00", ["reboot", "replace"], "GpuXIDError"),
     (f"{XID}SXid 20034 on 0000:c1:00", BOOT, "NvLink"),
+    (f"{XID}Xid 154 on 0000:43:00 (Node Reboot Required)", BOOT, "GpuXIDError"),
+    (f"{XID}Xid 154 on 0000:43:00 (GPU Reset Required)", RESET, "GpuXIDError"),
+    (f"{XID}Xid 154 on 0000:43:00 (Drain and Reset)", RESET, "GpuXIDError"),
+    (f"{XID}Xid 154 on 0000:43:00 (Something New)", ["reboot", "replace"], "GpuXIDError"),
+    (f"{XID}driver: NV_ERR_RESET_REQUIRED", RESET, "GpuXIDError"),
+    (f"{XID}driver: requiring os reboot", ["reboot", "replace"], "GpuXIDError"),
+    (
+        "gpu_count: expected GPUs in order, found GPU 1 (x): gpu_recovery_action is Reset",
+        RESET,
+        "UnhealthyGPUNvidiasmi",
+    ),
+    ("gpu_count: expected GPUs in order, found GPU 1 (x): gpu_recovery_action is Reboot", BOOT, "HpcMissingGpu"),
     ("gpu_count: expected 8 GPUs, found 7: 00000001:00:00.0", BOOT, "HpcMissingGpu"),
     ("gpu_count: expected GPUs in order, found GPU 1: GPU requires reset", RESET, "UnhealthyGPUNvidiasmi"),
     (
