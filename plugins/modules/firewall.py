@@ -107,7 +107,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import guard, ruleset
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import guard, lasting, ruleset
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
@@ -118,8 +118,8 @@ def load(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     faults = ruleset.problems(settings)
     if faults:
         module.fail_json(msg="; ".join(faults))
-    content, found = ruleset.render(settings), guard.state(host)
-    changed = guard.differs(content, found)
+    content, found = ruleset.render(settings), guard.FIREWALL.state(host)
+    changed = lasting.differs(content, found)
     if changed and not module.check_mode:
         guard.load(content, module.params["seconds"], host)
     pending = changed and not module.check_mode
@@ -128,14 +128,19 @@ def load(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
 def remove(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """Remove the firewall, and return the result of the module."""
-    changed, before = guard.present(host), host.read(guard.RULES)
+    changed, before = guard.FIREWALL.present(host), host.read(guard.FIREWALL.rules)
     if changed and not module.check_mode:
         guard.remove(host)
     return {"changed": changed, "pending": False, "diff": _diff(before, "")}
 
 
 def _diff(before: str, after: str) -> dict[str, str]:
-    return {"before_header": guard.RULES, "after_header": guard.RULES, "before": before, "after": after}
+    return {
+        "before_header": guard.FIREWALL.rules,
+        "after_header": guard.FIREWALL.rules,
+        "before": before,
+        "after": after,
+    }
 
 
 def main() -> None:
@@ -164,7 +169,7 @@ def main() -> None:
             guard.confirm(host)
             module.exit_json(changed=True, pending=False)
         result = (load if module.params["state"] == "present" else remove)(module, host)
-    except (guard.FirewallError, OSError) as exc:
+    except (lasting.FirewallError, OSError) as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(**result)
 

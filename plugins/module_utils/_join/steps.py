@@ -21,6 +21,7 @@ from pathlib import Path
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import apply as accounts_apply
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Defaults, parse
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.sudo import SudoDropIn
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import lasting, metadata
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.errors import StorageError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.nfs_mounts import Mounts, Wanted
 
@@ -62,7 +63,9 @@ def join(host: Host, directory: Path, settings: Settings, key: bytes) -> list[st
         return []
     _refuse_missing_programs(host, settings["programs"])
     node = _elastic_node(host, directory, settings.get("elastic") or [])
-    done = _accounts(host, settings["accounts"])
+    # Before the users exist, who must not get tokens of the machine.
+    done = _metadata(host) if settings.get("azure_metadata") else []
+    done += _accounts(host, settings["accounts"])
     done += _packages(host, ["munge", "nfs-common"] if settings["mounts"] else ["munge"])
     done += install_key(host, key)
     done += _user(host, settings["slurm"])
@@ -93,6 +96,18 @@ def _refuse_missing_programs(host: Host, programs: Sequence[str]) -> None:
 
 def _is_active(host: Host, unit: str) -> bool:
     return host.run(["systemctl", "is-active", "--quiet", unit])[0] == 0
+
+
+def _metadata(host: Host) -> list[str]:
+    """Let only root reach the metadata service of a machine in Azure, as the role azure_metadata does."""
+    done, content = _packages(host, ["nftables"]), metadata.render([])
+    if not lasting.differs(content, metadata.TABLE.state(host)):
+        return done
+    try:
+        metadata.load(content, host)
+    except lasting.FirewallError as exc:
+        raise JoinError(str(exc)) from exc
+    return [*done, "let only root reach the metadata service"]
 
 
 def _accounts(host: Host, lists: Settings) -> list[str]:

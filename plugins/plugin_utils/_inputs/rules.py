@@ -14,7 +14,7 @@ import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import ruleset
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import metadata, ruleset
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto, records
@@ -57,6 +57,7 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "gpucluster_vm_size_record": {"type": "dict"},
     "gpucluster_vm_sizes_file": {"type": "path"},
     "groups_to_create": {"type": "list", "elements": "dict"},
+    "gpucluster_azure_metadata": {"type": "str", "choices": ["auto", "present", "absent"]},
     "slurm_batch": {"type": "raw"},
     "slurm_failures_percent": {"type": "int"},
     "slurm_node_config": {"type": "dict"},
@@ -506,6 +507,11 @@ def _firewall(values: Values) -> Iterator[str]:
     yield from (f"firewall_allow: {fault}" for fault in ruleset.problems(found))
 
 
+def _metadata(values: Values) -> Iterator[str]:
+    uids = [int(str(uid)) for uid in values.get("azure_metadata_uids") or []]
+    yield from (f"azure_metadata_uids: {fault}" for fault in metadata.problems(uids))
+
+
 def _ldap(values: Values) -> Iterator[str]:
     """Refuse a directory without an address, and one that would get passwords in clear text."""
     servers = [str(uri) for uri in values.get("ldap_uri") or []]
@@ -536,5 +542,5 @@ def _monitoring(values: Values) -> Iterator[str]:
 
 _PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (
     *(_sizes, _checks, _slurm, _nccl, _driver, _docker),
-    *(_firewall, _ldap, _monitoring),
+    *(_firewall, _metadata, _ldap, _monitoring),
 )

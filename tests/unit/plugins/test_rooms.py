@@ -30,7 +30,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_storage": {"_system"},
     "_accounts": {"_storage", "_system"},
     "_bundle": set(),
-    "_join": {"_accounts", "_storage", "_system"},
+    "_join": {"_accounts", "_firewall", "_storage", "_system"},
     "_pull": {"_bundle", "_join", "_system"},
     "_enroot": set(),
     "_hardware": {"_system"},

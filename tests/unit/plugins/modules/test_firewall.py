@@ -38,7 +38,7 @@ def test_rules_are_loaded_on_trial_and_confirmed(machine: Machine, capsys: pytes
         (True, False),
         (False, False),
     ]
-    assert "10.0.0.0/24" in machine.files[guard.RULES]
+    assert "10.0.0.0/24" in machine.files[guard.FIREWALL.rules]
     assert foreseen["diff"] == loaded["diff"]
 
 

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import guard, ruleset
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import guard, lasting, ruleset
 
 if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
@@ -30,10 +30,10 @@ class Machine:
     def run(self, args: list[str]) -> tuple[int, str, str]:
         if any(words in " ".join(args) for words in self.refuses):
             return 1, "", "refused"
-        if args[0] == guard.NFT:
+        if args[0] == lasting.NFT:
             return self.nft(args)
         if args[0] == "systemd-run":
-            self.timer = args[args.index(guard.NFT) :]
+            self.timer = args[args.index(lasting.NFT) :]
             return 0, "", ""
         return self.systemctl(args[1]), "", ""
 
@@ -47,8 +47,11 @@ class Machine:
     def nft(self, args: list[str]) -> tuple[int, str, str]:
         if "list" in args:
             return (0, self.table, "") if self.table else (1, "", "No such file or directory")
-        if "--check" not in args:
-            self.table = self.files[args[-1]][len(ruleset.DELETE) :]
+        if "delete" in args:
+            self.table = ""
+        elif "--check" not in args:
+            # The first two lines delete the table.
+            self.table = "".join(self.files[args[-1]].splitlines(keepends=True)[2:])
         return 0, "", ""
 
     def fire(self) -> None:
@@ -82,13 +85,13 @@ def confirmed(machine: Machine, content: str) -> None:
 
 
 def test_confirmed_rules_are_permanent_and_a_second_run_changes_nothing(machine: Machine) -> None:
-    assert guard.differs(OLD, guard.state(host(machine)))
+    assert lasting.differs(OLD, guard.FIREWALL.state(host(machine)))
 
     confirmed(machine, OLD)
 
-    assert not guard.differs(OLD, guard.state(host(machine)))
-    assert guard.differs(NEW, guard.state(host(machine)))
-    assert set(machine.files) == {guard.RULES, guard.LISTING, guard.UNIT_FILE}
+    assert not lasting.differs(OLD, guard.FIREWALL.state(host(machine)))
+    assert lasting.differs(NEW, guard.FIREWALL.state(host(machine)))
+    assert set(machine.files) == {guard.FIREWALL.rules, guard.FIREWALL.listing, guard.FIREWALL.unit_file}
     assert machine.timer == []
 
 
@@ -96,13 +99,13 @@ def test_rules_on_trial_are_not_on_disk_and_go_without_a_confirmation(machine: M
     confirmed(machine, OLD)
 
     guard.load(NEW, 60, host(machine))
-    assert (machine.table, machine.files[guard.RULES]) == ("new\n", OLD)
+    assert (machine.table, machine.files[guard.FIREWALL.rules]) == ("new\n", OLD)
     machine.fire()
 
     assert machine.table == "old\n"
-    with pytest.raises(guard.FirewallError, match="restored its previous rules"):
+    with pytest.raises(lasting.FirewallError, match="restored its previous rules"):
         guard.confirm(host(machine))
-    assert not guard.differs(OLD, guard.state(host(machine)))
+    assert not lasting.differs(OLD, guard.FIREWALL.state(host(machine)))
 
 
 def test_the_first_rules_go_completely_without_a_confirmation(machine: Machine) -> None:
@@ -110,9 +113,9 @@ def test_the_first_rules_go_completely_without_a_confirmation(machine: Machine) 
     machine.fire()
 
     assert machine.table == ""
-    with pytest.raises(guard.FirewallError):
+    with pytest.raises(lasting.FirewallError):
         guard.confirm(host(machine))
-    assert not guard.present(host(machine))
+    assert not guard.FIREWALL.present(host(machine))
 
 
 def test_an_interrupted_trial_does_not_become_what_is_restored(machine: Machine) -> None:
@@ -130,7 +133,7 @@ def test_nothing_changes_if_the_rules_or_the_rollback_are_refused(machine: Machi
     confirmed(machine, OLD)
     machine.refuses = [refused]
 
-    with pytest.raises(guard.FirewallError, match="nothing was changed"):
+    with pytest.raises(lasting.FirewallError, match="nothing was changed"):
         guard.load(NEW, 60, host(machine))
 
     assert machine.table == "old\n"
@@ -141,14 +144,14 @@ def test_a_table_that_somebody_changed_is_loaded_again(machine: Machine) -> None
     confirmed(machine, OLD)
     machine.table = "changed by hand\n"
 
-    assert guard.differs(OLD, guard.state(host(machine)))
+    assert lasting.differs(OLD, guard.FIREWALL.state(host(machine)))
 
 
 def test_a_unit_that_is_disabled_is_enabled_again(machine: Machine) -> None:
     confirmed(machine, OLD)
     machine.enabled = False
 
-    assert guard.differs(OLD, guard.state(host(machine)))
+    assert lasting.differs(OLD, guard.FIREWALL.state(host(machine)))
 
 
 def test_a_removal_leaves_nothing(machine: Machine) -> None:
@@ -156,4 +159,4 @@ def test_a_removal_leaves_nothing(machine: Machine) -> None:
     guard.remove(host(machine))
 
     assert (machine.table, machine.files, machine.enabled) == ("", {}, False)
-    assert not guard.present(host(machine))
+    assert not guard.FIREWALL.present(host(machine))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import lasting, metadata
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._join import cli, steps
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._accounts.fake_shadow import FakeShadow
 
@@ -83,6 +84,10 @@ class Node(FakeShadow):
             self.calls.append(args)
             self.add("slurm", int(args[args.index("--uid") + 1]))
             return 0, "", ""
+        if args[0] == lasting.NFT:
+            self.calls.append(args)
+            loaded = any("--file" in call for call in self.calls)
+            return (0, "table", "") if loaded else (1, "", "No such file or directory")
         own = {"apt-get": self._apt, "dpkg-query": self._query, "systemctl": self._systemctl, "install": self._install}
         if args[0] in own:
             self.calls.append(args)
@@ -328,3 +333,32 @@ def test_other_machines_are_their_own_nodes(host: str) -> None:
     join(node, elastic=ELASTIC)
 
     assert node.files["/etc/default/slurmd"] == 'SLURMD_OPTIONS="--conf-server c"\n'
+
+
+def test_users_of_a_machine_in_azure_are_kept_from_its_metadata_service_before_they_exist() -> None:
+    node = Node()
+
+    done = join(node, azure_metadata=True)
+
+    assert done.index("let only root reach the metadata service") < next(index for index, step in enumerate(done) if "alice" in step)
+    assert node.files[metadata.TABLE.rules] == metadata.render([])
+    assert ["systemctl", "enable", "--quiet", metadata.TABLE.unit] in node.calls
+
+
+def test_a_machine_that_cannot_keep_users_from_it_does_not_join() -> None:
+    node = Node()
+    node.failing = "--file"
+
+    with pytest.raises(steps.JoinError, match="every user still reaches the metadata service"):
+        join(node, azure_metadata=True)
+
+    assert "alice" not in node.passwd
+
+
+def test_other_machines_have_no_such_rules() -> None:
+    node = Node()
+
+    join(node)
+
+    assert metadata.TABLE.rules not in node.files
+    assert "nftables" not in node.packages

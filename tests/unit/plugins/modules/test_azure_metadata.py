@@ -1,0 +1,57 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module azure_metadata by its options, on a machine in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall.metadata import TABLE
+from ansible_collections.hpcai.gpucluster.plugins.modules import azure_metadata
+from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._firewall.test_guard import Machine
+from ansible_collections.hpcai.gpucluster.tests.unit.support.run_module import RunModule
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    found = Machine()
+    monkeypatch.setattr(azure_metadata, "Host", lambda _run: found)
+    return found
+
+
+def test_the_rules_are_loaded_once(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunModule(capsys)
+    foreseen = run(azure_metadata.main, True, uids=["22078"])
+    assert machine.files == {}
+
+    changed = [run(azure_metadata.main, uids=["22078"])["changed"] for _time in range(2)]
+
+    assert (foreseen["changed"], changed) == (True, [True, False])
+    assert "{ 0, 22078 }" in machine.files[TABLE.rules]
+    assert "{ 0, 22078 }" in foreseen["diff"]["after"]
+
+
+def test_the_rules_are_removed_once(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunModule(capsys)
+    run(azure_metadata.main)
+    assert run(azure_metadata.main, True, state="absent")["changed"]
+
+    assert [run(azure_metadata.main, state="absent")["changed"] for _time in range(2)] == [True, False]
+    assert (machine.table, machine.files) == ("", {})
+
+
+def test_a_wrong_uid_is_refused_and_changes_nothing(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    found = RunModule(capsys)(azure_metadata.main, uids=[-1])
+
+    assert found["msg"] == "uids: found -1; allowed: UIDs from 0 to 4294967294"
+    assert (machine.table, machine.files) == ("", {})
+
+
+def test_a_kernel_without_nftables_is_named(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.refuses = ["--file"]
+
+    found = RunModule(capsys)(azure_metadata.main)
+
+    assert found["failed"]
+    assert "nft refuses the rules, so every user still reaches the metadata service" in found["msg"]
