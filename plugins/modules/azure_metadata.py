@@ -53,6 +53,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+unused:
+  description: Whether a role of the collection installed nftables, and nothing else uses it.
+  returned: O(state=absent)
+  type: bool
 """
 
 import typing as t
@@ -79,9 +83,10 @@ def load(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 def remove(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """Remove the rules, and return the result of the module."""
     changed, before = metadata.TABLE.present(host), host.read(metadata.TABLE.rules)
+    unused = lasting.unused(metadata.TABLE, host)
     if changed and not module.check_mode:
         metadata.TABLE.remove(host)
-    return {"changed": changed, "diff": _diff(before, "")}
+    return {"changed": changed, "unused": unused, "diff": _diff(before, "")}
 
 
 def _diff(before: str, after: str) -> dict[str, str]:

@@ -80,6 +80,7 @@ options:
         given twice, and a slash at the end of a path are no errors.
       - Unlike with O(files[].state=absent), the content is not read, and diff mode shows only what kind of file it was.
         So a secret is not shown.
+      - C(/etc/gpucluster) and C(/var/lib/gpucluster) are removed with the last file in them.
     type: list
     elements: str
     version_added: 0.3.0
@@ -173,6 +174,7 @@ lacking:
   sample: [/usr/local/bin/gpucluster-check]
 """
 
+import contextlib
 import errno
 import grp
 import hashlib
@@ -229,6 +231,17 @@ def remove(path: str) -> None:
         # Somebody else removed it, or a file below it, at the same time.
         if kind(path):
             remove(path)
+
+
+def emptied(paths: set[str]) -> list[str]:
+    """Return the directories of the collection that are empty without these paths."""
+    return [
+        directory
+        for directory in file_set.OWN
+        if directory in map(os.path.dirname, paths)
+        and kind(directory) == "directory"
+        and not {f"{directory}/{name}" for name in os.listdir(directory)} - paths  # noqa: PTH208
+    ]
 
 
 def lacks(one: dict[str, t.Any], uid: int, gid: int) -> bool:
@@ -340,20 +353,28 @@ def main() -> None:
             module.exit_json(changed=False, files=[], lacking=lacking)
         changes = file_set.plan(wanted(files, uid, gid), look)
         kinds = {path: kind(path) for path in map(file_set.normal, absent)}
+        gone = {*kinds, *(change.wanted.path for change in changes if change.wanted.content is None)}
+        empty = [path for path in emptied(gone) if path not in kinds]
         removed = [path for path in kinds if kinds[path]]
         if not module.check_mode:
             for change in changes:
                 apply(module, change)
             for path in removed:
                 remove(path)
+            for path in empty:
+                with contextlib.suppress(OSError):  # somebody else has used or removed it meanwhile
+                    os.rmdir(path)  # noqa: PTH106
     except (OSError, KeyError) as exc:
         module.fail_json(msg=f"cannot bring the files to their state: {exc}")
     shown = (
-        {"diff": file_set.diff(changes) + file_set.removals({path: kinds[path] for path in removed})}
+        {
+            "diff": file_set.diff(changes)
+            + file_set.removals({**{path: kinds[path] for path in removed}, **dict.fromkeys(empty, "directory")})
+        }
         if module._diff
         else {}
     )
-    paths = [change.wanted.path for change in changes] + removed
+    paths = [change.wanted.path for change in changes] + removed + empty
     module.exit_json(changed=bool(paths), files=paths, lacking=[], **shown)
 
 

@@ -101,6 +101,10 @@ pending:
   description: Whether the rules are on trial. The action confirms them.
   returned: success
   type: bool
+unused:
+  description: Whether a role of the collection installed nftables, and nothing else uses it.
+  returned: O(state=absent)
+  type: bool
 """
 
 import typing as t
@@ -129,9 +133,10 @@ def load(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 def remove(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """Remove the firewall, and return the result of the module."""
     changed, before = guard.FIREWALL.present(host), host.read(guard.FIREWALL.rules)
+    unused = lasting.unused(guard.FIREWALL, host)
     if changed and not module.check_mode:
         guard.remove(host)
-    return {"changed": changed, "pending": False, "diff": _diff(before, "")}
+    return {"changed": changed, "pending": False, "unused": unused, "diff": _diff(before, "")}
 
 
 def _diff(before: str, after: str) -> dict[str, str]:

@@ -13,6 +13,8 @@ if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 
 NFT = "/usr/sbin/nft"
+# Exists if a role of the collection installed the package nftables.
+INSTALLED = "/var/lib/gpucluster/nftables.installed"
 
 
 class FirewallError(Exception):
@@ -103,6 +105,18 @@ WantedBy=sysinit.target
         for path in (self.rules, self.listing, self.unit_file):
             host.remove(path)
         host.run(["systemctl", "daemon-reload"])
+
+
+def unused(table: Table, host: Host) -> bool:
+    """Return whether the collection installed nftables, and nothing needs the package without a table."""
+    if not host.read(INSTALLED):
+        return False
+    code, out, __ = host.run([NFT, "list", "tables"])
+    changed, settings, __ = host.run(["dpkg", "--verify", "nftables"])
+    # Fails if another package depends on this one.
+    needed = host.run(["dpkg", "--no-act", "--remove", "nftables"])[0]
+    others = {line.strip() for line in out.splitlines()} - {f"table {table.name}", ""}
+    return not (code or others or needed or changed or settings.strip())
 
 
 def differs(content: str, found: State) -> bool:

@@ -14,6 +14,10 @@ if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
+# Directories of the collection, which go with the last file in them.
+OWN = ("/etc/gpucluster", "/var/lib/gpucluster")
+
+
 class Found(t.NamedTuple):
     """The current state of a file."""
 

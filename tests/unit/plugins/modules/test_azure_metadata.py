@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import lasting
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall.metadata import TABLE
 from ansible_collections.hpcai.gpucluster.plugins.modules import azure_metadata
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._firewall.test_guard import Machine
@@ -55,3 +56,29 @@ def test_a_kernel_without_nftables_is_named(machine: Machine, capsys: pytest.Cap
 
     assert found["failed"]
     assert "nft refuses the rules, so every user still reaches the metadata service" in found["msg"]
+
+
+@pytest.mark.parametrize(
+    ("installed", "others", "settings", "unused"),
+    [
+        (True, "", "", True),
+        (False, "", "", False),  # the machine had nftables before
+        (True, "table ip nat\n", "", False),
+        (True, "", "??5?????? c /etc/nftables.conf\n", False),  # somebody wrote rules
+    ],
+)
+def test_nftables_goes_only_if_nobody_else_uses_it(
+    machine: Machine,
+    capsys: pytest.CaptureFixture[str],
+    installed: bool,
+    others: str,
+    settings: str,
+    unused: bool,
+) -> None:
+    run = RunModule(capsys)
+    run(azure_metadata.main)
+    if installed:
+        machine.files[lasting.INSTALLED] = "ours"
+    machine.others, machine.settings = others, settings
+
+    assert [run(azure_metadata.main, check, state="absent")["unused"] for check in (True, False)] == [unused, unused]

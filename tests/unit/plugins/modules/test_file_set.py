@@ -326,3 +326,27 @@ def test_a_mount_point_is_written_in_place_if_allowed(
 
     assert bring(path, "new\n", 0o640, in_place=True) == ["write"]
     assert (path.read_text(), path.stat().st_ino, path.stat().st_mode & 0o777) == ("new\n", number, 0o640)
+
+
+@pytest.mark.parametrize("how", ["absent", "files"])
+def test_a_directory_of_the_collection_goes_with_its_last_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    monkeypatch.setattr(system_file_set, "OWN", (str(own),))
+    for path in (own / "a", own / "b", other / "a"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("text\n")
+    run_module = RunModule(capsys)
+
+    def gone(*paths: Path, check: bool = False) -> list[str]:
+        found = [{"path": str(path), "state": "absent"} for path in paths]
+        options = {"files": found} if how == "files" else {"absent": [str(path) for path in paths]}
+        return t.cast("list[str]", run_module(file_set.main, check, **options)["files"])
+
+    assert gone(own / "a", other / "a") == [str(own / "a"), str(other / "a")]
+    assert gone(own / "b", check=True) == [str(own / "b"), str(own)]
+    assert own.is_dir()
+    assert gone(own / "b") == [str(own / "b"), str(own)]
+    assert gone(own / "b") == []
+    assert (own.exists(), other.exists()) == (False, True)

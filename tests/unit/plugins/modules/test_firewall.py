@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import guard
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import guard, lasting
 from ansible_collections.hpcai.gpucluster.plugins.modules import firewall
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._firewall.test_guard import Machine
 from ansible_collections.hpcai.gpucluster.tests.unit.support.run_module import RunModule
@@ -80,3 +80,30 @@ def test_rules_that_nft_refuses_are_named(machine: Machine, capsys: pytest.Captu
 
     assert found["failed"]
     assert found["msg"].startswith("nft refuses the rules, and nothing was changed")
+
+
+@pytest.mark.parametrize(
+    ("installed", "others", "settings", "unused"),
+    [
+        (True, "", "", True),
+        (False, "", "", False),  # the machine had nftables before
+        (True, "table ip nat\n", "", False),
+        (True, "", "??5?????? c /etc/nftables.conf\n", False),  # somebody wrote rules
+    ],
+)
+def test_nftables_goes_only_if_nobody_else_uses_it(
+    machine: Machine,
+    capsys: pytest.CaptureFixture[str],
+    installed: bool,
+    others: str,
+    settings: str,
+    unused: bool,
+) -> None:
+    run = RunModule(capsys)
+    run(firewall.main, **NETWORKS)
+    run(firewall.main, step="confirm")
+    if installed:
+        machine.files[lasting.INSTALLED] = "ours"
+    machine.others, machine.settings = others, settings
+
+    assert [run(firewall.main, check, state="absent")["unused"] for check in (True, False)] == [unused, unused]

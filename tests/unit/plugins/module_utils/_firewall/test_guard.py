@@ -22,16 +22,19 @@ class Machine:
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
-        self.table = ""
+        self.table, self.name = "", ""
         self.timer: list[str] = []
         self.enabled = False
         self.refuses: list[str] = []
+        self.others, self.settings = "", ""
 
     def run(self, args: list[str]) -> tuple[int, str, str]:
         if any(words in " ".join(args) for words in self.refuses):
             return 1, "", "refused"
         if args[0] == lasting.NFT:
             return self.nft(args)
+        if args[0] == "dpkg":
+            return 0, self.settings, ""
         if args[0] == "systemd-run":
             self.timer = args[args.index(lasting.NFT) :]
             return 0, "", ""
@@ -45,7 +48,10 @@ class Machine:
         return int({"is-active": not self.timer, "is-enabled": not self.enabled}.get(verb, False))
 
     def nft(self, args: list[str]) -> tuple[int, str, str]:
+        if "tables" in args:
+            return 0, self.others + (f"table {self.name}\n" if self.table else ""), ""
         if "list" in args:
+            self.name = " ".join(args[-2:])
             return (0, self.table, "") if self.table else (1, "", "No such file or directory")
         if "delete" in args:
             self.table = ""

@@ -340,7 +340,9 @@ def test_users_of_a_machine_in_azure_are_kept_from_its_metadata_service_before_t
 
     done = join(node, azure_metadata=True)
 
-    assert done.index("let only root reach the metadata service") < next(index for index, step in enumerate(done) if "alice" in step)
+    assert done.index("let only root reach the metadata service") < next(
+        index for index, step in enumerate(done) if "alice" in step
+    )
     assert node.files[metadata.TABLE.rules] == metadata.render([])
     assert ["systemctl", "enable", "--quiet", metadata.TABLE.unit] in node.calls
 
