@@ -99,7 +99,8 @@ options:
     default: Provider
 notes:
   - The identity needs C(Contributor) on the subscription, or on an existing resource group. For role assignments in the
-    template it also needs C(Role Based Access Control Administrator).
+    template it also needs C(Role Based Access Control Administrator), and for role definitions
+    C(User Access Administrator).
 seealso:
   - plugin: hpcai.gpucluster.azure_vms
     plugin_type: inventory

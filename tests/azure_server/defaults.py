@@ -65,6 +65,7 @@ DEFAULTS: dict[str, dict[str, t.Any]] = {
     "microsoft.netapp/netappaccounts/capacitypools/volumes": {"properties.mountTargets": [{"ipAddress": "10.1.0.4"}]},
     "microsoft.storagecache/amlfilesystems": {"properties.clientInfo": {"mgsAddress": "10.1.0.5"}},
     "microsoft.authorization/roleassignments": {"properties.condition": None},
+    "microsoft.authorization/roledefinitions": {"properties.createdBy": "44444444-0000-0000-0000-000000000000"},
 }
 # What a service accepts and never returns.
 WRITE_ONLY = ("adminPassword", "customData", "userData")
@@ -89,7 +90,7 @@ def stored(kind: str, body: Item, old: Item | None) -> Item:
         properties.update(
             principalId=str(seed), clientId=str(uuid.uuid5(seed, "client")), tenantId=str(uuid.UUID(int=2))
         )
-    elif kind.lower() != "microsoft.authorization/roleassignments":
+    elif not kind.lower().startswith("microsoft.authorization/"):
         properties["uniqueId" if "compute" in kind.lower() else "resourceGuid"] = str(seed)
     _carry(properties, (old or {}).get("properties") or {})
     return made

@@ -121,7 +121,9 @@ class Store:
         home = f"/subscriptions/{self.own.id}/resourcegroups/{name}/providers/".lower()
         keys = ("id", "name", "type", "location", "tags", "managedBy")
         found = [one for key, one in self.resources.items() if key.startswith(home)]
-        shown = [one for one in found if not re.search(r"roleAssignments|deploymentStacks", one["type"])]
+        shown = [
+            one for one in found if not re.search(r"roleAssignments|roleDefinitions|deploymentStacks", one["type"])
+        ]
         return [{key: one[key] for key in keys if one.get(key)} for one in shown]
 
     # Resources

@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 _SECONDS = 30
 _MOST = 64 * 1024 * 1024
 _LONGEST_WAIT = 20.0  # seconds that a request waits once if Azure asks for it
-_ROLE = "the identity of the controller needs the role Contributor on the resource group"
+_ROLE = "the identity of the controller lacks this right; azure_up.yml gives it, see docs/azure-cluster.md"
 
 
 class AzureError(Exception):

@@ -164,7 +164,10 @@ CLUSTER: dict[str, Option] = {
     "identity": {
         "type": "dict",
         "default": {},
-        "options": {"controller_role": {"type": "str", "choices": ["reader", "contributor", "none"]}},
+        "options": {
+            "controller_role": {"type": "str", "choices": ["reader", "custom", "none"]},
+            "repair": {"type": "bool", "default": False},
+        },
     },
     "controller": {
         "type": "dict",

@@ -29,7 +29,8 @@ ADVICE = {
     "overconstrainedzonalallocationrequest": "no place fits all constraints; try another zone or take fewer machines",
     "requestdisallowedbypolicy": "a policy of the subscription forbids it; ask its owner for an exemption",
     "authorizationfailed": "assign the identity a role with this action; Contributor with Role Based Access Control "
-    "Administrator is sufficient",
+    "Administrator is sufficient, except for roleDefinitions: these need Owner or User Access Administrator",
+    "roledefinitiondoesnotexist": "the new role is not known everywhere yet; run again in a minute",
     "linkedauthorizationfailed": "assign the identity a role with this action on the other resource too",
     "expiredtoken": "sign in again",
     "expiredauthenticationtoken": "sign in again",

@@ -61,6 +61,11 @@ IGNORED = (
         r"properties\.(scope|createdOn|updatedOn|createdBy|updatedBy)",
         "Azure sets them",
     ),
+    Rule(
+        "microsoft.authorization/roledefinitions",
+        r"properties\.(createdOn|updatedOn|createdBy|updatedBy)",
+        "Azure sets them",
+    ),
 )
 _CAPACITY = "sku.capacity"
 _EMPTY: tuple[t.Any, ...] = (None, "", [], {})

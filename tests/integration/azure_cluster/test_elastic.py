@@ -150,7 +150,7 @@ QUOTA = {"error": {"code": "OperationNotAllowed", "message": "exceeding approved
     [
         ("allocation_failed", "AllocationFailed: Allocation failed. We do not have sufficient capacity"),
         ({"match": "^PATCH", "status": 409, "body": QUOTA}, "Cores quota"),
-        ({"match": "^PATCH", "status": 403, "body": NO_RIGHT}, "needs the role Contributor"),
+        ({"match": "^PATCH", "status": 403, "body": NO_RIGHT}, "azure_up.yml gives it"),
     ],
 )
 def test_nodes_that_azure_refuses_are_idle_again(controller: Controller, fault: t.Any, text: str) -> None:

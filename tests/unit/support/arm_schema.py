@@ -47,6 +47,11 @@ MODELS: dict[str, tuple[str, str, str]] = {
         "RoleAssignmentCreateParameters",
         "2022-04-01",
     ),
+    "Microsoft.Authorization/roleDefinitions": (
+        "azure.mgmt.authorization.v2022_04_01.models",
+        "RoleDefinition",
+        "2022-04-01",
+    ),
 }
 # What belongs to the template and not to the body of the resource.
 ENVELOPE = ("type", "apiVersion", "name", "dependsOn")
@@ -129,12 +134,20 @@ def _old(model: t.Any) -> dict[str, Field]:
     inner: dict[str, Field] = {}
     for name, entry in model._attribute_map.items():
         rules = model._validation.get(name, {})
-        kind = {"{str}": dict[str, str]}.get(entry["type"], str)
+        kind = _old_type(model, entry["type"])
         field = Field(kind, not rules.get("readonly"), bool(rules.get("required")))
         head, _dot, tail = entry["key"].partition(".")
         (inner if tail else found)[tail or head] = field
     required = any(field.required for field in inner.values())
     return {**found, "properties": Field(type(model.__name__, (_Nested,), {"inner": inner}), True, required)}
+
+
+def _old_type(model: t.Any, text: str) -> t.Any:
+    """Return a type of an older model, which is a text such as {str} or [Permission]."""
+    item = text.strip("[]{}")
+    models = importlib.import_module(model.__module__)
+    kind = getattr(models, item, str) if item[:1].isupper() else str
+    return list[kind] if text.startswith("[") else dict[str, kind] if text.startswith("{") else kind  # type: ignore[valid-type]
 
 
 class _Nested:

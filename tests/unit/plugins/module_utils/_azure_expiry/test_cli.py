@@ -381,9 +381,9 @@ def test_disks_and_extensions_of_the_machines_are_of_the_cluster(cloud: tuple[Cl
 @pytest.mark.parametrize(
     ("refuse", "text"),
     [
-        ({"DELETE": 403}, "needs the role Contributor"),
+        ({"DELETE": 403}, "azure_up.yml gives it"),
         ({"DELETE": 409}, "409 AuthorizationFailed"),
-        ({"GET": 403}, "needs the role Contributor"),
+        ({"GET": 403}, "azure_up.yml gives it"),
         ({"GET": 503}, "503"),
         ({"token": 400}, "Identity not found"),
     ],

@@ -49,6 +49,12 @@ def test_right_input_has_no_fault(name: str) -> None:
         (cluster(delete_after="a week"), "azure_cluster.delete_after", "7d or 12h"),
         (cluster(delete_after=7), "azure_cluster.delete_after", "7d or 12h"),
         (cluster(image="microsoft-dsvm:ubuntu-hpc:2404:latest"), "azure_cluster.image", "must not differ"),
+        # Users have a shell on the controller.
+        (
+            cluster(identity={"controller_role": "contributor"}),
+            "azure_cluster.identity.controller_role",
+            "reader, custom, none",
+        ),
         (cluster(image="ubuntu"), "azure_cluster.image", "publisher:offer:sku:version"),
         (cluster(admin={"ssh_keys": []}), "azure_cluster.admin.ssh_keys", "passwords are disabled"),
         (cluster(admin={"ssh_keys": "x"}), "azure_cluster.admin.ssh_keys", "a list"),

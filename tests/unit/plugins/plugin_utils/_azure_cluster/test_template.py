@@ -319,18 +319,58 @@ def test_the_identity_of_the_nodes_has_no_role() -> None:
         assert "hpc-nodes" not in json.dumps(_of(_rendered(name), "Authorization/roleAssignments"))
 
 
+def _actions(rendered: t.Mapping[str, t.Any]) -> list[str]:
+    """Return the actions of the role that the controller has, or the name of a role of Azure."""
+    [assignment] = _of(rendered, "Authorization/roleAssignments")
+    role = assignment["properties"]["roleDefinitionId"].rpartition("/")[2]
+    own = {one["name"]: one["properties"] for one in _of(rendered, "Authorization/roleDefinitions")}
+    if role not in own:
+        return [role]
+    assert any(one.endswith(f"/roleDefinitions/{role}") for one in assignment["dependsOn"])
+    [permission] = own[role]["permissions"]
+    return t.cast("list[str]", permission["actions"])
+
+
+READER = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
+REMOVAL = ["Microsoft.Resources/subscriptions/resourceGroups/delete", "Microsoft.Resources/tags/write"]
+GROWTH = [
+    "Microsoft.Compute/virtualMachineScaleSets/delete/action",
+    "Microsoft.Compute/virtualMachineScaleSets/write",
+    "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+    "Microsoft.Network/networkSecurityGroups/join/action",
+    "Microsoft.Network/virtualNetworks/subnets/join/action",
+]
+REPAIR = [f"Microsoft.Compute/virtualMachineScaleSets/{step}/action" for step in ("redeploy", "reimage")]
+
+
 @pytest.mark.parametrize(
-    ("name", "roles"),
+    ("cluster", "actions"),
     [
-        ("smallest", ["acdd72a7-3385-48ef-bd42-f606fba81ae7"]),
-        ("removal", ["b24988ac-6180-42a0-ab88-20f7382dd24c"]),
-        ("private", []),
+        (azure_clusters.cluster(), [READER]),
+        (azure_clusters.cluster(delete_after="7d"), ["*/read", *REMOVAL]),
+        (azure_clusters.gpu_set(elastic=True), ["*/read", *GROWTH]),
+        (azure_clusters.cluster(identity={"repair": True}), ["*/read", *REPAIR]),
+        (azure_clusters.cluster(delete_after="7d", identity={"controller_role": "reader"}), [READER]),
     ],
 )
-def test_the_controller_has_the_least_role(name: str, roles: list[str]) -> None:
-    found = _of(_rendered(name), "Authorization/roleAssignments")
+def test_the_controller_has_the_least_role(cluster: dict[str, t.Any], actions: list[str]) -> None:
+    assert _actions(template.rendered(cluster)["template"]) == actions
 
-    assert [item["properties"]["roleDefinitionId"].rpartition("/")[2] for item in found] == roles
+
+def test_a_controller_without_a_role_has_none() -> None:
+    rendered = _rendered("private")
+
+    assert _of(rendered, "Authorization/roleAssignments") + _of(rendered, "Authorization/roleDefinitions") == []
+
+
+def test_no_role_can_give_rights_or_change_everything() -> None:
+    for name in azure_clusters.EVERYTHING:
+        for role in _of(_rendered(name), "Authorization/roleDefinitions"):
+            [permission] = role["properties"]["permissions"]
+            assert not [one for one in permission["actions"] if "Authorization" in one or one.endswith(("*", "/*"))]
+            assert role["properties"]["assignableScopes"] == [
+                f"/subscriptions/{azure_clusters.cluster()['subscription_id']}/resourceGroups/hpc"
+            ]
 
 
 def test_machines_of_an_elastic_set_have_no_role_and_the_controller_may_change_them() -> None:
@@ -339,8 +379,7 @@ def test_machines_of_an_elastic_set_have_no_role_and_the_controller_may_change_t
     [scale_set] = _of(rendered, "Compute/virtualMachineScaleSets")
     assert "slurm_role" not in scale_set["tags"]
     assert scale_set["tags"]["gpucluster_set"] == "h100"
-    [assignment] = _of(rendered, "Authorization/roleAssignments")
-    assert assignment["properties"]["roleDefinitionId"].endswith("b24988ac-6180-42a0-ab88-20f7382dd24c")
+    assert "Microsoft.Compute/virtualMachineScaleSets/write" in _actions(rendered)
 
 
 def test_the_addresses_that_azure_chooses_are_outputs() -> None:
