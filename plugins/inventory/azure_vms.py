@@ -388,7 +388,7 @@ from pathlib import Path
 from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import machine_names, words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import (
     errors,
     expressions,
@@ -758,11 +758,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 return str(record["default_inventory_hostname"])
             variables = variables or names.readable(record)
             name = self._evaluated(preference, variables, f"hostnames {preference!r} for {record['id']}")
-            if name and azure_names.usable(str(name)):
+            if name and machine_names.usable(str(name), self._groups()):
                 return str(name)
             if name:
                 self._warn(f"{str(name)!r} cannot be a host name ({record['id']}); the next choice is taken")
         return str(record["default_inventory_hostname"])
+
+    def _groups(self) -> set[str]:
+        """Return the groups that are known before the first machine; a machine of this name would be mistaken."""
+        named = {**(self.get_option("groups") or {}), **(self.get_option("conditional_groups") or {})}
+        return {*self._data.groups, *slurm.GROUPS, *named}
 
     def _picked(self, records: list[Record], names: hostvars.Names) -> list[Record]:
         """Return the records that the expressions keep."""

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.model import default_name
@@ -16,8 +15,6 @@ if t.TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Record = dict[str, t.Any]
-
-_USABLE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
 
 
 def choose(records: Sequence[Record], wanted: Callable[[Record], str], warn: Callable[[str], None]) -> list[str]:
@@ -43,11 +40,6 @@ def choose(records: Sequence[Record], wanted: Callable[[Record], str], warn: Cal
         taken.add(names[position])
         warn(f"two machines want the host name {name}; {records[position]['id']} is named {names[position]} instead")
     return names
-
-
-def usable(name: t.Any) -> bool:
-    """Return whether a string can be a host name; Ansible could read any other string as a pattern."""
-    return isinstance(name, str) and bool(_USABLE.fullmatch(name))
 
 
 def _age(record: Record) -> tuple[str, str]:

@@ -11,11 +11,11 @@ import re
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import machine_names, words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto, records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._cluster_file import inventory, lines, ranges, schema
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._cluster_file.schema import Fault
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import site_options
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import cluster, site_options
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +63,10 @@ def _names(data: Data) -> Iterator[Fault]:
         except ranges.RangeError as exc:
             yield Fault(path, schema.shown(path[1]), f"a name or a range such as gpu[1-64] ({exc})")
             continue
+        wrong = [name for name in names if not machine_names.usable(name, cluster.GROUP_NAMES)]
+        if wrong:
+            allowed = "names that are neither groups of the playbooks nor words of Ansible or Slurm, such as gpu1"
+            yield Fault(path, words.listed(wrong), allowed)
         twice = [name for name in names if name in entries]
         if twice:
             other = entries[twice[0]]

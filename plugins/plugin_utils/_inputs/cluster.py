@@ -13,7 +13,7 @@ import re
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import machine_names, words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nfs, older_names
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import types as inputs_types
@@ -34,13 +34,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "servers": ("nfs_server", "slurm-nfs"),
     "clients": ("nfs_client", "slurm-nfs-client"),
 }
+# Groups that plays are for.
+GROUP_NAMES = (*(names[0] for names in GROUPS.values()), "monitoring_server")
 _OUR_GROUPS = tuple(name for names in GROUPS.values() for name in names)
 # Inputs that name machines of the inventory.
 _MACHINES = ("slurm_controllers", "slurm_database", "munge_key_host", "users_keys_host")
 # Directory trees that are local to each machine.
 _LOCAL = ("/var", "/tmp", "/run", "/root", "/etc", "/usr", "/boot", "/dev", "/proc", "/sys", "/lib", "/bin", "/sbin")  # noqa: S108
 _STATE = "/var/spool/slurmctld"
-_SHORT_NAME = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
 _SHOWN = 5
 
 
@@ -115,20 +116,33 @@ def _names(cluster: Cluster) -> Iterator[str]:
 
 def _is_short(name: str, machine: Mapping[str, t.Any]) -> bool:
     """Return whether a name can be the short host name of a machine; Azure scale sets also use capital letters."""
-    said = machine.get("computer_name") == name and "." not in name
-    return (said or bool(_SHORT_NAME.fullmatch(name))) and not re.fullmatch(r"[0-9]+|localhost", name)
+    return machine_names.is_short(name, machine.get("computer_name") == name)
 
 
 def _localhost(cluster: Cluster) -> Iterator[str]:
     """Refuse another machine named localhost: tasks that are delegated to localhost would run there."""
-    for name in ("localhost", "127.0.0.1", "::1"):
+    for name in machine_names.CONTROL_NODE:
         machine = cluster.machines.get(name, {})
-        away = machine.get("host", name) not in ("localhost", "127.0.0.1", "::1")
+        away = machine.get("host", name) not in machine_names.CONTROL_NODE
         if machine and (away or any(name in cluster.groups.get(group, ()) for group in _OUR_GROUPS)):
             yield (
                 f"inventory: found a machine of the cluster named {name}; allowed: any other name, because tasks for"
                 " the control node would go there"
             )
+
+
+def _meanings(cluster: Cluster) -> Iterator[str]:
+    """Refuse names that mean something else: a play for one machine could run on others."""
+    wrong = [
+        name
+        for name in cluster.machines
+        if name not in machine_names.CONTROL_NODE and (machine_names.has_meaning(name) or name in GROUP_NAMES)
+    ]
+    if wrong:
+        yield (
+            f"inventory: found machines named {words.listed(wrong)}; allowed: names that are neither groups of the"
+            " playbooks nor words of Ansible or Slurm, such as gpu1"
+        )
 
 
 def _sizes(cluster: Cluster) -> Iterator[str]:
@@ -207,4 +221,4 @@ def _user(cluster: Cluster) -> Iterator[str]:
         yield problem("slurm_user_uid", int(number), allowed)
 
 
-_PARTS = (_groups, _names, _sizes, _localhost, _named_machines, _state, _filer, _user)
+_PARTS = (_groups, _names, _meanings, _sizes, _localhost, _named_machines, _state, _filer, _user)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import metadata, ruleset
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import machine_names
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import auto, records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
@@ -111,7 +112,7 @@ _OWNERS = {
     "slurmctldhost": "slurm_controllers",
     "statesavelocation": "slurm_state_directory",
 }
-_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
+_HOST = machine_names.HOST
 _NAME = "letters, digits and ._-, such as {}"
 # System directories: homes and state of a cluster must not be directly in them.
 SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import yaml
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import machine_names
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
 
@@ -205,6 +206,9 @@ def _nodes_fault(one: Entry) -> str:
         found = hostlist.expand(str(one.get("nodes") or ""))
     except ValueError as exc:
         return f"nodes: {exc}"
+    wrong = [name for name in found if not machine_names.is_short(name)]
+    if wrong:
+        return f"nodes: found {wrong[0]}; allowed: short names in lower case that are no words of Slurm, such as h100-1"
     return "" if found else "nodes: found nothing; allowed: a hostlist such as h100-[1-16]"
 
 

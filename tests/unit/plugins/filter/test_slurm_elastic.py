@@ -100,6 +100,7 @@ def test_the_program_gets_what_it_needs() -> None:
         (["h100"], "allowed: a list of mappings"),
         ([{**COMMAND, "name": "H 1"}], "name: allowed: lower-case letters"),
         ([{**COMMAND, "nodes": "cloud[1-"}], "nodes: "),
+        ([{**COMMAND, "nodes": "all"}], "nodes: found all; allowed: short names"),
         ([{**COMMAND, "nodes": ""}], "nodes: found nothing; allowed: a hostlist"),
         ([{**COMMAND, "vm_size": "Standard_ND96isr_H100_v6"}], "vm_size: unknown VM size"),
         ([{**COMMAND, "provider": "aws"}], "provider: found 'aws'; allowed: azure, command"),

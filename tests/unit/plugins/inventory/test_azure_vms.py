@@ -190,6 +190,16 @@ def test_a_tag_that_cannot_be_a_name_is_passed_over(name: str) -> None:
     assert "cannot be a host name" in warnings[0]
 
 
+@pytest.mark.parametrize("name", ["localhost", "LOCALHOST", "127.0.0.1", "all", "ungrouped", "slurm_compute", "east"])
+def test_a_machine_is_not_named_like_the_control_node_or_a_group(name: str) -> None:
+    inventory, warnings = run([machine(name)], hostnames=["computer_name", "name"], groups={"east": "true"})
+
+    [host] = inventory.hosts
+    assert host.startswith(f"{name}_")
+    assert host not in inventory.groups
+    assert f"{name!r} cannot be a host name" in warnings[0]
+
+
 def test_two_machines_of_one_name_are_two_hosts() -> None:
     inventory, warnings = run([machine("rg1/vm", timeCreated="2026-02"), machine("rg2/vm", timeCreated="2026-01")])
 

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import machine_names
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import names
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.model import default_name
+
+MEANING = ["localhost", "LocalHost", "127.0.0.1", "::1", "all", "ungrouped", "default", "ip6-localhost"]
 
 
 def record(number: int, name: str, created: str | None = None) -> dict[str, t.Any]:
@@ -56,9 +59,11 @@ def test_every_machine_has_a_name_of_its_own(wanted: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["a", "vm-1", "hpc_17", "n1.example.org", "1"])
 def test_names_that_can_be_hosts(name: str) -> None:
-    assert names.usable(name)
+    assert machine_names.usable(name)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a,b", "!x", "-x", "{{ x }}", "a:22", "[a]", "ü", None, 7, "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a,b", "!x", "-x", "{{ x }}", "a:22", "[a]", "ü", None, 7, "a\n", *MEANING]
+)
 def test_names_that_could_be_something_else(name: t.Any) -> None:
-    assert not names.usable(name)
+    assert not machine_names.usable(name)

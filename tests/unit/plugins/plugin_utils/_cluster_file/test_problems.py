@@ -38,6 +38,8 @@ def test_a_good_file_has_no_fault() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
+        (_node("localhost"), "machines.localhost: found localhost; allowed: names that are neither groups of the"),
+        (_node("slurm_compute"), "machines.slurm_compute: found slurm_compute; allowed: names"),
         (_node("gpu[3-5]"), "machines.gpu[3-5]: found gpu3, gpu4; allowed: each machine once; machines.gpu[1-4] has"),
         (_node("n[2-1]"), "machines.n[2-1]: found 'n[2-1]'; allowed: a name or a range such as gpu[1-64]"),
         (

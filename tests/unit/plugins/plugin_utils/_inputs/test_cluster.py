@@ -50,6 +50,10 @@ def test_a_plain_cluster_is_right() -> None:
         ({"slurm_compute": ["GPU1"]}, {}, "named GPU1"),
         ({"slurm_controller": ["Head"]}, {}, "named Head"),
         ({"slurm_compute": ["localhost"]}, {}, "a machine of the cluster named localhost"),
+        ({"slurm_login": ["all"]}, {}, "found machines named all; allowed: names that are neither groups"),
+        ({"slurm_login": ["Default"]}, {}, "found machines named Default"),
+        ({"slurm_login": ["slurm_compute"]}, {}, "found machines named slurm_compute"),
+        ({"slurm_controller": ["monitoring_server"]}, {}, "found machines named monitoring_server"),
         ({"slurm_controller": ["a", "b"]}, {"slurm_state_directory": "/var/lib/slurm"}, "storage that a and b share"),
         ({"slurm_controller": ["a", "b"]}, {"slurm_state_directory": "/tmp"}, "storage that a and b share"),
         (
