@@ -22,6 +22,7 @@ _BACKUP = "/etc/gpucluster/backup.json"
 _NAME = re.compile(r"\d{8}T\d{6}Z\Z")
 # By the file that slurmctld names: what it goes on without.
 _LOST = {
+    "afflicted jobs": "the jobs whose files are missing",
     "job": "all jobs, pending and running",
     "node": "the states of nodes: who drained a node and why, and nodes that scontrol changed",
     "partition": "what scontrol changed in partitions",
@@ -60,8 +61,14 @@ def _step(unit: str, lines: list[str], host: Host) -> str:
 
 
 def _incomplete(found: re.Match[str], host: Host) -> str:
-    """Return the ways out of a state file of slurmctld that is cut, as after a full disk."""
-    lost = next((lost for kind, lost in _LOST.items() if kind in found[0].lower()), "what this file had")
+    """Return the ways out of a state that slurmctld cannot read: a file is cut, as after a full disk, or too new."""
+    line = found[0].lower()
+    if "incompatible" in line:
+        return (
+            "the state files are those of a release that this slurmctld does not read. Set slurm_version to the release"
+            " that wrote them."
+        )
+    lost = next((lost for kind, lost in _LOST.items() if kind in line), "what this file had")
     newest = _newest_backup(host)
     restore = (
         f"the newest backup of this machine is {newest}; jobs since then are lost: 'gpucluster-backup restore {newest}"
@@ -70,9 +77,9 @@ def _incomplete(found: re.Match[str], host: Host) -> str:
         else "there is no backup on this machine, and 'gpucluster-backup list' on others shows theirs."
     )
     return (
-        f"a state file of slurmctld is incomplete. Restore it: {restore} Or start once without the file, which loses"
-        f" {lost}: 'echo SLURMCTLD_OPTIONS=-i > /etc/default/slurmctld', 'systemctl restart slurmctld', and remove the"
-        " file again."
+        f"a state file of slurmctld is incomplete or missing. Restore it: {restore} Or start once without the file,"
+        f" which loses {lost}: 'echo SLURMCTLD_OPTIONS=-i > /etc/default/slurmctld', 'systemctl restart slurmctld', and"
+        " remove the file again."
     )
 
 
@@ -92,7 +99,7 @@ _STATES = (
     _State(
         "slurmctld",
         r"(?i)CLUSTER NAME MISMATCH",
-        "set slurm_cluster_name to the name that the state directory has, which the line above shows.",
+        "set slurm_cluster_name to the name that the state directory has, which the journal shows.",
     ),
     _State(
         ".*",

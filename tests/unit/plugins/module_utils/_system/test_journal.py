@@ -78,6 +78,7 @@ def test_a_cut_state_file_names_the_newest_backup_and_what_each_way_loses(tmp_pa
         ("fatal: Incomplete partition data checkpoint file, start with '-i' to ignore this", "changed in partitions"),
         ("fatal: Incomplete reservation data checkpoint file, start with '-i' to ignore this", "all reservations"),
         ("fatal: Incomplete trigger data checkpoint file, start with '-i' to ignore this", "all triggers"),
+        ("fatal: ... Start with '-i' to ignore this error and kill the afflicted jobs.", "the jobs whose files are"),
         ("fatal: Incomplete wonder, start with '-i' to ignore this", "what this file had"),
     ],
 )
@@ -92,6 +93,11 @@ def test_without_a_backup_the_message_says_so(line: str, lost: str, config: str)
 @pytest.mark.parametrize(
     ("unit", "line", "step"),
     [
+        (
+            "slurmctld",
+            "fatal: Can not recover node state, data version incompatible, start with '-i' to ignore this",
+            "the state files are those of a release that this slurmctld does not read",
+        ),
         ("slurmctld", "fatal: CLUSTER NAME MISMATCH.", "set slurm_cluster_name"),
         ("mariadb", "[ERROR] mariadbd: Disk is full writing './x' (Errcode: 28)", "the disk is full"),
         ("mariadb", "[ERROR] Can't init tc log", "tc.log"),
