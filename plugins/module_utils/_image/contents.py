@@ -30,6 +30,7 @@ PROGRAMS = frozenset(("bin", "boot", "lib", "lib32", "lib64", "libx32", "opt", "
 CONFIGURATION = frozenset(
     f"etc/{name}"
     for name in (
+        ".updated",
         *("adduser.conf", "alternatives", "apparmor.d", "bash.bashrc", "bindresvport.blacklist", "binfmt.d"),
         *("apt/apt.conf.d", "apt/keyrings", "apt/preferences.d", "apt/sources.list", "apt/sources.list.d"),
         *("apt/trusted.gpg", "apt/trusted.gpg.d", "ca-certificates", "ca-certificates.conf"),
@@ -49,21 +50,37 @@ CONFIGURATION = frozenset(
         *("ssh/gpucluster_known_hosts", "ssh/moduli", "ssh/ssh_config", "ssh/ssh_config.d", "ssh/ssh_known_hosts"),
         *("ssh/sshd_config", "ssh/sshd_config.d", "ssl/certs", "ssl/openssl.cnf", "subgid", "subuid", "sudo.conf"),
         *("sysctl.conf", "sysctl.d", "systemd/journald.conf", "systemd/journald.conf.d", "systemd/logind.conf.d"),
-        *("systemd/network", "systemd/resolved.conf.d", "systemd/system", "systemd/system.conf.d"),
-        *("systemd/timesyncd.conf.d", "systemd/user", "terminfo", "timezone", "tmpfiles.d", "ucf.conf", "udev"),
-        *("update-motd.d", "vim", "vulkan", "X11", "xattr.conf", "xdg"),
+        *("systemd/journal-upload.conf.d", "systemd/network", "systemd/resolved.conf.d", "systemd/system"),
+        *(
+            "systemd/system.conf.d",
+            "systemd/timesyncd.conf.d",
+            "systemd/user",
+            "terminfo",
+            "timezone",
+            "tmpfiles.d",
+            "ucf.conf",
+            "udev",
+        ),
+        *("update-motd.d", "vconsole.conf", "vim", "vulkan", "X11", "xattr.conf", "xdg"),
     )
 )
 # What the package manager and the collection remember.
 STATE = frozenset(
     (
-        *("var/cache/debconf/config.dat", "var/cache/debconf/templates.dat", "var/cache/gpucluster"),
+        *("var/.updated", "var/cache/debconf/config.dat", "var/cache/debconf/templates.dat", "var/cache/gpucluster"),
         *("var/lib/apt/extended_states", "var/lib/apt/lists", "var/lib/binfmts", "var/lib/dkms", "var/lib/dpkg"),
         *("var/lib/emacsen-common", "var/lib/gpucluster/bundle", "var/lib/initramfs-tools", "var/lib/locales"),
         *("var/lib/pam", "var/lib/polkit-1", "var/lib/python", "var/lib/shim-signed", "var/lib/ucf"),
         *("var/lib/systemd/deb-systemd-helper-enabled", "var/lib/systemd/deb-systemd-helper-masked"),
         *("var/lib/systemd/deb-systemd-user-helper-enabled", "var/lib/systemd/deb-systemd-user-helper-masked"),
-        *("var/lib/xml-core", "var/lock", "var/run"),
+        *(
+            "var/lib/shells.state",
+            "var/lib/systemd/catalog",
+            "var/lib/xml-core",
+            "var/lock",
+            "var/run",
+            "var/spool/mail",
+        ),
     )
 )
 # Files that root alone can read, and that have no secrets: rules, public keys, the parts of a bundle, and the serial of
