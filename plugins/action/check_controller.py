@@ -21,6 +21,7 @@ _SPEC: dict[str, t.Any] = {
     "user_jobs_seconds": {"type": "int", "default": 0},
     "database": {"type": "dict", "default": {}},
     "new_database": {"type": "bool", "default": False},
+    "silent": {"type": "bool", "default": False},
 }
 _PAUSE = 15
 
@@ -34,7 +35,7 @@ class ActionModule(slurm_config.ActionModule):
         __, arguments = self.validate_argument_spec(argument_spec=_SPEC)
         self._variables = task_vars or {}
         try:
-            problems = self._problems(plain(arguments))
+            problems = (self._unknown if arguments["silent"] else self._problems)(plain(arguments))
         except (slurm_config.ModuleFailed, ValueError) as exc:
             problems = [str(exc)]
         if problems:
@@ -69,6 +70,12 @@ class ActionModule(slurm_config.ActionModule):
             left -= _PAUSE
             state, users = self._state(given)
         return problems
+
+    def _unknown(self, given: dict[str, t.Any]) -> list[str]:
+        """Refuse each change of a user, on a machine of a cluster whose controllers do not answer."""
+        state, users = self._state(given)
+        state = {**state, "jobs": {}, "problem": "no controller answers"}
+        return refusals.user_problems(state, users, given["inputs"]["slurm_allow_job_loss"])
 
     def _state(self, given: dict[str, t.Any]) -> tuple[dict[str, t.Any], dict[str, int]]:
         """Return what the controller knows, and the wanted UIDs by name."""

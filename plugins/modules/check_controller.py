@@ -20,6 +20,7 @@ description:
     Slurm does not answer, this is refused, too.
   - Refuses a new accounting database for a cluster that has had one.
   - It is an action. It reads on the controller, and decides on the control node.
+  - With O(silent=true), it refuses the changes of users only.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._attributes.info_module
@@ -53,6 +54,11 @@ options:
     default: {}
   new_database:
     description: Whether the accounting of an existing cluster may begin anew.
+    type: bool
+    default: false
+  silent:
+    description: Whether no controller answers. The module then runs on another machine, and refuses each other UID and
+      each removal there.
     type: bool
     default: false
 """

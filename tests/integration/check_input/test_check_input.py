@@ -501,6 +501,24 @@ def test_the_machine_of_the_keys_has_to_answer(limit: str, run: Run, tmp_path: P
     assert "Read the key of the cluster" not in output
 
 
+@pytest.mark.parametrize("removed", ["games", "nobody-of-here"])
+def test_without_a_controller_no_user_of_a_machine_is_removed(removed: str, said: Said) -> None:
+    """The machine gpu1 is this one. In check mode it stays as it is."""
+    inventory = _inventory(users_deleted=[{"name": removed, "system": True}])
+    inventory["all"]["hosts"]["gpu1"] = {
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+    }
+
+    code, output = said(inventory, "playbooks/users.yml", "--check", "--tags", "users")
+
+    reason = "users_deleted (games): uid 5 is removed: nobody knows whether Slurm has jobs of these users"
+    assert code != 0
+    assert (reason in output) == (removed == "games"), output[-3000:]
+    assert ("PLAY [Configure every machine and its users]" in output) == (removed != "games")
+
+
 def test_nodes_keep_their_order(said: Said, tmp_path: Path) -> None:
     """Sets of names have another order in every process; slurm.conf must not."""
     inventory = _inventory(gpucluster_removed_nodes=["gpu2"])

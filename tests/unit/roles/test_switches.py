@@ -55,7 +55,6 @@ GIVEN: dict[str, t.Any] = {
     "__slurm_written": {"files": []},
     "__slurm_both": ["gpu1"],
     "__slurm_present": {"results": [{}, {}]},
-    "__slurm_checked": {"results": []},
     "__slurm_release": {"stdout": "24.11.5"},
     "__slurm_waited": {"jobs": ["1 job"], "problem": "", "reached": False},
     "__slurm_wanted": {"slurm.conf": "ProctrackType=proctrack/linuxproc"},

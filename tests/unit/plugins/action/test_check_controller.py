@@ -114,3 +114,17 @@ def test_it_does_not_wait_where_the_run_is_refused_anyway(monkeypatch: pytest.Mo
     monkeypatch.setattr(time, "sleep", lambda _seconds: pytest.fail("waited"))
 
     assert len(Controller(BUSY, release="no").found(users=[ALICE], user_jobs_seconds=40)) == 2
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_without_a_controller_only_changes_of_users_are_refused(is_allowed: bool) -> None:
+    machine = Controller({"leaving": {"alice": 2001}})
+    given = {"users": [ALICE], "removed": []}
+    problems = machine._unknown(
+        {"inputs": {"slurm_allow_job_loss": is_allowed, "slurm_state_directory": "/var/spool/slurmctld"}, **given}
+    )
+
+    assert [name for name, __ in machine.asked] == ["slurm_state_info"]
+    assert len(problems) == (not is_allowed)
+    assert all("nobody knows whether Slurm has jobs of these users: no controller answers" in one for one in problems)
+    assert Controller()._unknown({"inputs": inputs(), **given}) == []
