@@ -165,7 +165,10 @@ def hangs(path: str) -> bool:
 def _memory(name: str) -> t.IO[bytes]:
     """Return an unnamed file, in memory because a disk may be full or read-only."""
     try:
-        return os.fdopen(os.memfd_create(name), "w+b")
+        handle = os.memfd_create(name)
+        # The kernel lets all write to it, and mariadb ignores such a file of options in /dev/stdin.
+        os.fchmod(handle, 0o600)
+        return os.fdopen(handle, "w+b")
     except (AttributeError, OSError):
         import tempfile  # imported here to save start time
 

@@ -142,3 +142,10 @@ def test_a_file_system_that_does_not_answer_is_told_from_one_that_does(
     monkeypatch.setattr("ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run.HANGING", 0.5)
 
     assert hangs(str(tmp_path))
+
+
+def test_nobody_else_may_write_to_what_a_program_reads() -> None:
+    """MariaDB's clients ignore a file of options that all may write."""
+    run = bounded_run.feeding_runner(PATIENCE)
+
+    assert run(["stat", "--dereference", "--format=%a", "/dev/stdin"], "[client]\n") == (0, "600\n", "")
