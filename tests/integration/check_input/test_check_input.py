@@ -519,6 +519,32 @@ def test_without_a_controller_no_user_of_a_machine_is_removed(removed: str, said
     assert ("PLAY [Configure every machine and its users]" in output) == (removed != "games")
 
 
+@pytest.mark.parametrize("limit", ["all", "gpu2"])
+def test_a_user_with_jobs_is_not_changed(limit: str, run: Run, tmp_path: Path) -> None:
+    """The controller is this machine, with an account 'games' and a squeue that has a job of it."""
+    inventory = _inventory(users_deleted=[{"name": "games", "system": True}], slurm_containment="none")
+    inventory["all"]["hosts"]["head"] = {
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+    }
+    squeue = tmp_path / "squeue"
+    squeue.write_text("#!/bin/sh\necho '5|17_[2-9]|PENDING|'\necho '0|16|RUNNING|gpu1'\n")
+    squeue.chmod(0o755)
+
+    code, output = run(
+        inventory,
+        *("playbooks/users.yml", "--check", "--tags", "users", "--limit", limit),
+        PATH=f"{tmp_path}:{os.environ['PATH']}",
+        ANSIBLE_CALLBACK_RESULT_FORMAT="json",
+    )
+
+    assert code == 2, output[-3000:]
+    assert "users_deleted (games): uid 5 is removed: Slurm has jobs of this user" in output
+    assert "17_[2-9] (PENDING)" in output
+    assert "PLAY [Configure every machine and its users]" not in output
+
+
 def test_nodes_keep_their_order(said: Said, tmp_path: Path) -> None:
     """Sets of names have another order in every process; slurm.conf must not."""
     inventory = _inventory(gpucluster_removed_nodes=["gpu2"])
