@@ -48,7 +48,7 @@ class Directories:
 
     def _directory(self, path: str, account: Account, mode: int) -> None:
         try:
-            found = os.lstat(path)
+            found = trust.look(path)
         except FileNotFoundError:
             self._make(path, account, mode)
             return

@@ -66,7 +66,7 @@ def trusted_above() -> set[int]:
 def check(path: str, owners: t.Collection[int], above: t.Collection[int] = ()) -> None:
     """Refuse a path that others can write or replace. Users of O(above), too, may own the directories above it."""
     check_above(path, {*owners, *above})
-    _own(path, owners, os.lstat(path))
+    _own(path, owners, look(path))
 
 
 def check_content(directory: str, owners: t.Collection[int]) -> None:
@@ -83,13 +83,19 @@ def check_above(path: str, owners: t.Collection[int]) -> None:
     """Refuse a path if others can replace a directory above it. One that is missing is not judged."""
     for part in _parents(path):
         try:
-            found = os.lstat(part)
+            found = look(part)
         except FileNotFoundError:
             return
         if stat.S_ISLNK(found.st_mode) and found.st_uid == 0:
             check_above(f"{os.path.realpath(part)}/.", owners)
         else:
             _own(part, owners, found, is_above=True)
+
+
+def look(path: str) -> os.stat_result:
+    """Return what a path is. To enter a directory lets systemd mount it; before, only its mount point is seen."""
+    found = os.lstat(path)
+    return os.lstat(f"{path}/.") if stat.S_ISDIR(found.st_mode) else found
 
 
 def _parents(path: str) -> list[str]:

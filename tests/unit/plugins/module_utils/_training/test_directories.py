@@ -139,6 +139,21 @@ def test_storage_where_others_can_replace_directories_is_refused(shared: Path, t
         settle(shared)
 
 
+def test_a_directory_that_is_not_mounted_yet_is_judged_by_what_is_mounted(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before systemd mounts shared storage, its mount point looks like a directory of root."""
+    shared.parent.chmod(0o2777)
+    lstat = os.lstat
+
+    def mount_point(path: str, **more: t.Any) -> os.stat_result:
+        return lstat("/" if path == str(shared.parent) else path, **more)
+
+    monkeypatch.setattr(os, "lstat", mount_point)
+    with pytest.raises(TrustError, match=r"shared can be written by everybody \(mode 2777\)"):
+        settle(shared)
+
+
 @needs_root
 def test_a_group_without_the_sticky_bit_is_refused_and_that_of_root_is_not(shared: Path) -> None:
     shared.parent.chmod(0o2775)
