@@ -24,6 +24,10 @@ options:
     description: Directory of the dumps that upgrades make.
     type: path
     default: /var/backups/gpucluster
+  here:
+    description: Whether the database is on this machine. Without C(slurmdbd.conf), a database elsewhere is unknown.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -61,10 +65,14 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host impo
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={"dumps": {"type": "path", "default": standing.DIRECTORY}}, supports_check_mode=True
+        argument_spec={
+            "dumps": {"type": "path", "default": standing.DIRECTORY},
+            "here": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
     )
     host = Host(bounded_run.feeding_runner(bounded_run.ASK))
-    found = standing.clusters(host)
+    found = standing.clusters(host, module.params["here"])
     try:
         restore = standing.restore_command(host, module.params["dumps"], found.names)
     except (OSError, ValueError) as exc:

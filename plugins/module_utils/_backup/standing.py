@@ -39,12 +39,14 @@ class Clusters(t.NamedTuple):
     reason: str
 
 
-def clusters(host: Host) -> Clusters:
-    """Return the clusters in the database. A database that does not exist has none."""
+def clusters(host: Host, here: bool = True) -> Clusters:
+    """Return the clusters in the database, which is normally C(here). A database that does not exist has none."""
     try:
-        found = database.find(host) or _DEFAULT
+        found = database.find(host) or (_DEFAULT if here else None)
     except BackupError as exc:
         return Clusters(None, str(exc))
+    if found is None:
+        return Clusters(None, f"{database.CONFIG} is missing")
     query = _QUERY.format(name=found.name)
     argv = ("mariadb", "--defaults-extra-file=/dev/stdin", "--batch", "--skip-column-names", f"--execute={query}")
     code, out, err = host.run(argv, found.client)

@@ -528,6 +528,7 @@ def test_a_user_with_jobs_is_not_changed(limit: str, run: Run, tmp_path: Path) -
         "ansible_become": False,
         "ansible_python_interpreter": sys.executable,
     }
+    inventory["all"]["children"]["slurm_database"] = {"hosts": {"head": {}}}
     squeue = tmp_path / "squeue"
     squeue.write_text("#!/bin/sh\necho '5|17_[2-9]|PENDING|'\necho '0|16|RUNNING|gpu1'\n")
     squeue.chmod(0o755)

@@ -78,6 +78,10 @@ def test_a_database_elsewhere_is_asked_with_its_credentials_and_is_unknown_witho
     assert "secret" in machine.given
 
 
+def test_a_database_elsewhere_is_unknown_on_a_new_machine_of_slurmdbd() -> None:
+    assert standing.clusters(Machine(conf=""), here=False) == (None, "/etc/slurm/slurmdbd.conf is missing")
+
+
 def test_an_odd_name_is_unknown() -> None:
     assert standing.clusters(Machine(conf="StorageLoc=a;b\n")).names is None
 
