@@ -27,7 +27,7 @@ _CLAIM = "gpucluster_repair_"
 _ABORTED = "srun: Job step aborted"
 # Job, state, user and reservation: a user chooses none of them, so that no name of a job is taken for another one's.
 _JOBS = "%A %T %U %v"
-_JOB = re.compile(r"(\d+) ([A-Z_]+) (\d+) (\S+)")
+_JOB = re.compile(r"(\d+) ([A-Z_]+) (\d+)(?: (\S+))?")
 
 
 class SlurmError(Exception):
@@ -214,7 +214,7 @@ def _job(line: str) -> Job:
     found = _JOB.fullmatch(line.strip())
     if not found:
         raise SlurmError(f"squeue printed {line[:80]!r}, not a job, its state, its user and its reservation")
-    return Job(found[1], found[2], int(found[3]), found[4])
+    return Job(found[1], found[2], int(found[3]), found[4] or "")
 
 
 def reservation(node: str) -> str:

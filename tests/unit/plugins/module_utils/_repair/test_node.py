@@ -267,3 +267,10 @@ def test_a_removal_without_an_answer_of_slurm_is_refused_while_a_node_is_in_repa
         journal.Journal(str(tmp_path / "state"), lambda: 1.0).add("gpu1", "gpu1-x", journal.CLAIMED, reason="x")
     assert cli.main(stop) == 1
     assert "scontrol ping" in capsys.readouterr().err
+
+
+def test_a_job_outside_of_a_reservation_is_a_job() -> None:
+    said = "7 RUNNING 2001 (null)\n8 COMPLETING 0 \n9 PENDING 0 x\n10 RUNNING 0 gpucluster_repair_gpu1\n"
+    found = slurm.Slurm(lambda args, seconds: (0, said, "")).jobs("gpu1")
+
+    assert [(job.id, job.of("gpu1")) for job in found] == [("7", False), ("8", False), ("10", True)]
