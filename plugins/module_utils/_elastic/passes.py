@@ -65,6 +65,7 @@ class Passes:
                 return True
             # All sets are seen, also after a failure of one.
             busy = [self._set(one, nodes, memory) for one in self._sets]
+            memory.alarms = {one.name: memory.alarms[one.name] for one in self._sets if one.name in memory.alarms}
             return any(busy)
 
     def until_settled(self, seconds: float) -> None:
@@ -96,7 +97,7 @@ class Passes:
             cloud = self._clouds(one, memory)
             machines = plan.believed(one, cloud.machines(nodes), nodes, memory, now)
             found = plan.decide(one, nodes, machines, memory, now)
-            alarms = [_held(one, memory), _too_many(one, found)]
+            alarms = [_held(one, memory), _too_many(one, found), _spared(found)]
             if alarms[1]:
                 found = found._replace(orphans=[], zombies=[])
             self._ended(one, cloud, found, machines, memory)
@@ -182,6 +183,17 @@ def _held(one: Set, memory: Memory) -> str:
     return (
         f"{what} held: {one.start_limit} machines or more were started and did not register. Find the cause, then run"
         f" 'sudo -u slurm {OURS} release {one.name}'"
+    )
+
+
+def _spared(found: plan.Plan) -> str:
+    """Return which machines may belong to a node that runs, if there are any."""
+    if not found.spared:
+        return ""
+    names = _some(machine.id for machine in found.spared)
+    return (
+        f"keep {names}, which Slurm does not expect, because a node runs whose machine is not known. Resume that node,"
+        " or power it down"
     )
 
 

@@ -29,6 +29,7 @@ class Plan(t.NamedTuple):
     release: list[str]
     power_up: list[str]
     waiting: list[str]
+    spared: list[Machine]
 
     @property
     def open(self) -> bool:
@@ -59,7 +60,7 @@ def believed(
     for key in gone:
         memory.assigned.pop(key, None)
         if absent[key] in nodes and nodes[absent[key]].starting:
-            _failed(one, absent[key], memory)
+            _failed(one, absent[key], memory, nodes)
     left = {key: node for key, node in absent.items() if key not in gone}
     memory.known[one.name] = {**left, **{machine.id: machine.node for machine in listed if not machine.gone}}
     return [*listed, *(Machine(key, node, absent=True) for key, node in sorted(left.items()))]
@@ -71,7 +72,7 @@ def follow(one: Set, nodes: Mapping[str, Node], memory: Memory) -> None:
     memory.starting[one.name] = [name for name in one.nodes if name in nodes and nodes[name].starting]
     for node in before:
         if node.timed_out:
-            _failed(one, node.name, memory)
+            _failed(one, node.name, memory, nodes)
     for node in before:
         if node.answers:
             release(one, memory, [node.name])
@@ -83,8 +84,10 @@ def release(one: Set, memory: Memory, nodes: Sequence[str]) -> None:
         memory.failed.pop(key, None)
 
 
-def _failed(one: Set, node: str, memory: Memory) -> None:
-    for key in (f"set {one.name}", f"node {node}"):
+def _failed(one: Set, node: str, memory: Memory, nodes: Mapping[str, Node]) -> None:
+    """Count a machine that did not register. While others of the set answer, the fault is that of the node."""
+    works = any(name in nodes and nodes[name].answers for name in one.nodes)
+    for key in (f"node {node}", *(() if works else (f"set {one.name}",))):
         memory.failed[key] = memory.failed.get(key, 0) + 1
 
 
@@ -103,6 +106,7 @@ def decide(one: Set, nodes: Mapping[str, Node], machines: Sequence[Machine], mem
     found = unwanted(one, nodes, machines)
     ending = _ending(mine)
     orphans = memory.lasting({machine.id for machine in found.strange}, f"orphan {one.name}", now, GRACE)
+    lasting = [machine for machine in found.strange if machine.id in orphans]
     lost = {name for name in found.alone if mine[name].silent and _may_end(mine[name])}
     zombies = memory.lasting(lost, f"zombie {one.name}", now, GRACE)
     without = ending - have - leaving
@@ -112,7 +116,7 @@ def decide(one: Set, nodes: Mapping[str, Node], machines: Sequence[Machine], mem
         start=[name for name, node in mine.items() if node.starting and name not in have | leaving],
         stop=found.stop,
         # The machine of a node that runs may be one whose node is not known.
-        orphans=[] if found.alone else [machine for machine in found.strange if machine.id in orphans],
+        orphans=[] if found.alone else lasting,
         zombies=sorted(zombies),
         release=sorted(name for name in without if "DRAIN" not in mine[name].flags),
         power_up=[
@@ -121,6 +125,7 @@ def decide(one: Set, nodes: Mapping[str, Node], machines: Sequence[Machine], mem
         waiting=sorted(
             (ending & (have | leaving)) | {name for name in leaving if name in mine and mine[name].starting}
         ),
+        spared=lasting if found.alone else [],
     )
 
 

@@ -341,8 +341,9 @@ def test_without_an_answer_about_jobs_nothing_ends(world: World, clock: Clock, a
 def test_a_node_without_a_known_machine_protects_machines_without_a_node(world: World, clock: Clock) -> None:
     world.set(UP, "c1")
     world.change(machines={"stray": False, "c1": False}, short=["c1"])
-    turns(world, clock, 300)
+    said = turns(world, clock, 300)
     assert "stray" in world.machines()
+    assert [line for line in said if "keep stray, which Slurm does not expect" in line]
 
     world.change(short=[])
     turns(world, clock, 90)
@@ -407,6 +408,28 @@ def test_a_set_whose_machines_do_not_register_is_held_until_a_person_releases_it
     world.set(STARTING, "c3")
     turns(world, clock, 60)
     assert (world.flags("c3"), world.machines()) == (UP, ["c3"])
+
+
+def test_late_machines_of_a_set_that_works_hold_no_other_node(world: World, clock: Clock) -> None:
+    world.set(STARTING, "c4")
+    turns(world, clock, 60)
+    world.change(mute=True)
+    fail(world, clock, "c1", "c2", "c3")
+
+    world.change(mute=False)
+    world.set(STARTING, "c1")
+    turns(world, clock, 60)
+    assert (world.flags("c1"), world.flags("c4")) == (UP, UP)
+
+
+def test_the_alarm_of_a_set_that_is_no_more_ends(world: World, clock: Clock) -> None:
+    turns(world, clock, 10)
+    file = world.directory / "state.json"
+    state = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**state, "alarms": {"former": "held"}}), encoding="utf-8")
+    turns(world, clock, 10)
+
+    assert json.loads(file.read_text(encoding="utf-8"))["alarms"] == {}
 
 
 def test_a_machine_that_registers_ends_the_count_of_its_set(world: World, clock: Clock) -> None:
