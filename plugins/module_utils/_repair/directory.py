@@ -7,9 +7,7 @@
 
 from __future__ import annotations
 
-import os
-import stat
-from pathlib import Path
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import trusted_directory
 
 
 class UntrustedError(Exception):
@@ -17,24 +15,8 @@ class UntrustedError(Exception):
 
 
 def trusted(directory: str) -> str:
-    """
-    Return the path of a directory without links, also if it does not exist yet.
-
-    Raise UntrustedError if a user other than root and the own one can write there or above. A sticky directory above,
-    such as /tmp, is allowed, because nobody can rename what is root's in it.
-    """
-    path = Path(directory).resolve()
-    for part in (*reversed(path.parents), path):
-        try:
-            found = part.lstat()
-        except FileNotFoundError:
-            break
-        open_to_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if found.st_uid not in (0, os.geteuid()) or (
-            open_to_others and (part == path or not found.st_mode & stat.S_ISVTX)
-        ):
-            raise UntrustedError(
-                f"{part} has the owner {found.st_uid} and the mode {stat.S_IMODE(found.st_mode):04o}, and root writes"
-                f" to {directory}; allowed: directories in which only root can write. Set repair_state_directory"
-            )
-    return str(path)
+    """Return a directory in which only root can write, and make it; raise UntrustedError if others can change it."""
+    try:
+        return str(trusted_directory.trusted(directory))
+    except trusted_directory.UntrustedDirectoryError as exc:
+        raise UntrustedError(f"{exc}. Set repair_state_directory") from exc

@@ -23,7 +23,7 @@ def test_a_directory_of_root_is_trusted_also_before_it_exists(tmp_path: Path) ->
     wanted = tmp_path / "a" / "repair"
 
     assert directory.trusted(str(wanted)) == str(wanted)
-    wanted.mkdir(parents=True)
+    assert wanted.is_dir()
     assert directory.trusted(str(wanted)) == str(wanted)
 
 
@@ -65,6 +65,19 @@ def test_a_directory_of_slurm_is_refused_whatever_slurm_puts_there(tmp_path: Pat
         directory.trusted(str(spool / "gpucluster-repair"))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a link to another user")
+def test_a_link_of_a_user_in_a_sticky_directory_is_not_followed(tmp_path: Path) -> None:
+    shared, victim = tmp_path / "shared", tmp_path / "victim"
+    shared.mkdir()
+    shared.chmod(0o3775)
+    victim.mkdir()
+    (shared / "repair").symlink_to(victim)
+    os.chown(shared / "repair", SLURM, SLURM, follow_symlinks=False)
+
+    with pytest.raises(directory.UntrustedError, match="is a symbolic link"):
+        directory.trusted(str(shared / "repair"))
+
+
 def test_the_program_writes_nothing_to_a_directory_that_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,5 +89,5 @@ def test_the_program_writes_nothing_to_a_directory_that_is_refused(
 
     for command in ("run", "status", "stop"):
         assert cli.main(["--config", str(tmp_path / "repair.json"), command]) == 1
-        assert f"{shared} has the owner" in capsys.readouterr().err
+        assert f"{shared} has the mode 0775" in capsys.readouterr().err
     assert not list(shared.iterdir())
