@@ -170,6 +170,9 @@ class Task:
 
     def present(self) -> tuple[bool, images.Record]:
         """Create the file, and return whether it changed; raises ImageError and OSError."""
+        # What is there already counts as done, so the directory is judged first. Check mode makes none.
+        if self._path.parent.exists():
+            trusted(str(self._path.parent), 0o755, squashed=True)
         source, wanted = self._wanted()
         found = images.record(self._path)
         if found and self._same(found, wanted):
@@ -198,6 +201,9 @@ class Task:
             size = Path(uri).stat().st_size if uri.startswith("/") else 0
             return uri, images.Record(uri, "", size)
         source = Path(self._params["source"])
+        # Users run what is in it, on all nodes.
+        if source.parent.exists():
+            trusted(str(source.parent), 0o755, squashed=True)
         record = images.record(source)
         if record is None and self._module.check_mode:
             return str(source), images.Record("", "", 0)

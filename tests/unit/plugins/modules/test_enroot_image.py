@@ -157,3 +157,17 @@ def test_an_image_is_not_written_where_users_can_write(tmp_path: Path, mode: int
     with pytest.raises(UntrustedDirectoryError, match=f"shared has the mode {mode:04o}"):
         bring(Module(tmp_path, path=str(shared / "images/a.sqsh"), image=str(tmp_path / "base.sqsh")))
     assert [path.name for path in shared.iterdir()] == [".a.sqsh.part"]
+
+
+def test_an_image_that_a_user_could_put_there_is_not_taken(tmp_path: Path) -> None:
+    """The record is beside the image, so an image with its record proves nothing where users can write."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (tmp_path / "base.sqsh").write_text("image")
+    assert bring(Module(tmp_path, path=str(shared / "a.sqsh"), image=str(tmp_path / "base.sqsh")))
+    shared.chmod(0o2775)
+
+    with pytest.raises(UntrustedDirectoryError, match="shared has the mode 2775"):
+        bring(Module(tmp_path, path=str(shared / "a.sqsh"), image=str(tmp_path / "base.sqsh")))
+    with pytest.raises(UntrustedDirectoryError, match="shared has the mode 2775"):
+        bring(Module(tmp_path, path=str(tmp_path / "local/a.sqsh"), source=str(shared / "a.sqsh")))
