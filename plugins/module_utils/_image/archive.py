@@ -57,6 +57,11 @@ def write(target: Path, root: Path, run: Runner) -> Image:
     """Write the archive, which appears when it is complete. Only root can read it."""
     directory = trusted(str(target.parent))
     bundle = _bundle(root)
+    apart = [
+        f"/{one}" for one in ("usr", "etc", "var") if (root / one).exists() and _device(root / one) != _device(root)
+    ]
+    if apart:
+        raise ImageError(f"{', '.join(apart)}: found a file system of its own, which the image would lack")
     for left in directory.glob(f".{glob.escape(target.name)}.*"):
         shutil.rmtree(left)
     found = contents(root)
@@ -71,6 +76,10 @@ def write(target: Path, root: Path, run: Runner) -> Image:
         _tar(run, "--append", partial, work / "new", [f"./{one}" for one in own], work)
         partial.replace(target)
     return Image(target, target.stat().st_size, len(found.names) + len(own), bundle, found.foreign)
+
+
+def _device(path: Path) -> int:
+    return path.stat().st_dev
 
 
 def _bundle(root: Path) -> str:

@@ -84,8 +84,10 @@ STATE = frozenset(
     )
 )
 # Files that root alone can read, and that have no secrets: rules, public keys, the parts of a bundle, and the serial of
-# the release that the node accepted, so that a copy refuses older ones.
+# the release that the node accepted, so that a copy refuses older ones. Users may come before the first run of a copy,
+# so the rules of its firewall are there.
 PRIVATE = (
+    *("etc/gpucluster/azure_metadata.nft", "etc/gpucluster/firewall.nft"),
     *("etc/sudoers", "etc/sudoers.d", "root/.ssh/authorized_keys"),
     *("var/lib/gpucluster/pull/*.tar", "var/lib/gpucluster/pull/ansible-*"),
     *("var/lib/gpucluster/pull/cache/gpucluster/bundle", "var/lib/gpucluster/pull/accepted.json"),

@@ -9,8 +9,8 @@ Configure a node by a run of Ansible on the node itself, from a signed release t
 A release is one JSON file with the inventory, the variables of pulled nodes, and the checksum of the bundle. The
 signature is fetched first: it differs if and only if the release differs, so an idle node costs the controller one
 small file. The node proves who it is with its ssh host key. The serial of a release only grows, so nobody can serve an
-old one to a node that accepted a newer one; a node that accepted none, such as a copy of an image, refuses one that has
-expired. Of the clock nothing is stored.
+old one to a node that accepted a newer one; a node that accepted none refuses one that has expired. Of the clock
+nothing is stored.
 """
 
 from __future__ import annotations
