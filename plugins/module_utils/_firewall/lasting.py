@@ -60,6 +60,7 @@ Wants=network-pre.target
 Before=network-pre.target shutdown.target
 # The configuration of the distribution may begin with "flush ruleset".
 After=nftables.service
+PartOf=nftables.service
 Conflicts=shutdown.target
 DefaultDependencies=no
 
