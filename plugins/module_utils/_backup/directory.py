@@ -37,7 +37,7 @@ def save(directory: str, names: Sequence[str], archive: Path, host: Host) -> Non
 
 def check_target(directory: str) -> None:
     """Raise UntrustedDirectoryError if somebody else than root can change where a directory is restored."""
-    trusted(str(Path(directory).parent), mode=0o755)
+    trusted(str(Path(directory).parent), mode=0o755, sticky=True)
 
 
 def restore(directory: str, archive: Path, host: Host) -> str:

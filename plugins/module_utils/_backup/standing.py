@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -61,11 +62,13 @@ def clusters(host: Host, here: bool = True) -> Clusters:
 def restore_command(host: Host, dumps: str, names: list[str] | None) -> str:
     """Return the command that restores the newest backup, or else the newest dump of an upgrade; empty without one."""
     directory = json.loads(host.read(SETTINGS) or "{}").get("directory", DIRECTORY)
-    store = Store(directory)
     # A database that is missing cannot be saved before the restore.
     options = " --no-save" if names == [] else ""
-    for name in reversed(store.names()):
-        if (store.directory / name / "database.sql.gz").is_file():
-            return f"gpucluster-backup restore {name} --part database{options}"
+    # This only looks: it makes no directory, and names no backup that others could have changed.
+    with contextlib.suppress(OSError):
+        store = Store(directory) if Path(directory).is_dir() else None
+        for name in reversed(store.names() if store else []):
+            if (Path(directory) / name / "database.sql.gz").is_file():
+                return f"gpucluster-backup restore {name} --part database{options}"
     found = sorted(Path(dumps).glob(f"{_DEFAULT.name}-*.sql.gz"))
     return _LOAD.format(name=_DEFAULT.name, file=shlex.quote(str(found[-1]))) if found else ""

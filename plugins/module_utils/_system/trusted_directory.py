@@ -29,12 +29,13 @@ class UntrustedDirectoryError(OSError):
     """Somebody else than root can change or replace a directory. The message says which one, and what is allowed."""
 
 
-def trusted(path: str, mode: int = 0o700, squashed: bool = False) -> Path:
+def trusted(path: str, mode: int = 0o700, squashed: bool = False, sticky: bool = False) -> Path:
     """
     Return a directory that only root can change or replace. Create it and its parents if they are missing.
 
     Without root's rights, the own user may own directories as well. With C(squashed), nobody may own them, too, as whom
     root writes on a share that squashes root: for files without secrets, because what runs as nobody can change them.
+    With C(sticky), others may make entries in it, such as the parent of a directory that root only replaces.
     """
     wanted = Path(path)
     if not wanted.is_absolute() or ".." in wanted.parts:
@@ -46,7 +47,7 @@ def trusted(path: str, mode: int = 0o700, squashed: bool = False) -> Path:
             inner = _entered(step, handle, mode if step == wanted else 0o755)
             os.close(handle)
             handle = inner
-            why = fault(os.fstat(handle), sticky=step != wanted, squashed=squashed)
+            why = fault(os.fstat(handle), sticky=sticky or step != wanted, squashed=squashed)
             if why:
                 raise UntrustedDirectoryError(f"{wanted} is no safe place: {step} {why}; {_ALLOWED}")
     finally:

@@ -397,6 +397,16 @@ def test_a_state_directory_that_others_can_replace_is_not_restored(case: Case) -
     assert ((case.state / "job_state").read_text(), case.machine.running) == ("no jobs", ["slurmctld"])
 
 
+def test_a_state_directory_below_a_sticky_one_is_restored(case: Case) -> None:
+    """Two controllers share it below /shared, in which users make directories that cannot replace those of others."""
+    case.backup.run()
+    case.state.parent.chmod(0o3775)
+    lose(case)
+
+    assert case.backup.restore(case.store.names()[0], ["state"], save=False) == 0
+    assert (case.state / "job_state").read_text() == "job 7"
+
+
 def test_a_machine_with_nothing_to_save_fails(case: Case, tmp_path: Path) -> None:
     case.machine.conf = ""
     settings = cli.Settings(str(tmp_path / "none"), 1, "", [])

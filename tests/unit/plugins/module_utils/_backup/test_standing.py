@@ -104,9 +104,19 @@ def test_without_backups_it_is_the_newest_dump_or_nothing(tmp_path: Path) -> Non
     machine = Machine()
     machine.files[standing.SETTINGS] = json.dumps({"directory": str(tmp_path / "none")})
     assert standing.restore_command(machine, str(tmp_path), []) == ""
+    assert not (tmp_path / "none").exists()
 
     for day in (24, 25):
         (tmp_path / f"slurm_acct_db-202611{day}T030000Z.sql.gz").touch()
 
     file = tmp_path / "slurm_acct_db-20261125T030000Z.sql.gz"
     assert f" && zcat {file} | mariadb slurm_acct_db && " in standing.restore_command(machine, str(tmp_path), [])
+
+
+def test_a_backup_that_others_can_change_is_not_named_and_stops_nobody(tmp_path: Path) -> None:
+    (tmp_path / "backups").mkdir()
+    (tmp_path / "backups").chmod(0o775)
+    machine = Machine()
+    machine.files[standing.SETTINGS] = json.dumps({"directory": str(tmp_path / "backups")})
+
+    assert standing.restore_command(machine, str(tmp_path), ["lab"]) == ""
