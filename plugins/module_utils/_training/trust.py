@@ -113,9 +113,18 @@ def _own(path: str, owners: t.Collection[int], found: os.stat_result, is_above: 
         allowed = " or ".join(sorted(user_name(uid) for uid in owners))
         raise TrustError(f"{path} belongs to {user_name(found.st_uid)}; allowed: {allowed}. Use another directory")
     everybody = bool(found.st_mode & stat.S_IWOTH)
-    shared = everybody or bool(found.st_mode & stat.S_IWGRP and found.st_gid != 0)
+    shared = everybody or bool(found.st_mode & stat.S_IWGRP and found.st_gid != 0 and not _private(found))
     # With the sticky bit, others can add entries, but not replace those of the owners.
     if shared and not (is_above and found.st_mode & stat.S_ISVTX):
         who = "everybody" if everybody else f"the group {group_name(found.st_gid)}"
         mode, sticky = f"{stat.S_IMODE(found.st_mode):04o}", " or chmod +t" if is_above else ""
         raise TrustError(f"{path} can be written by {who} (mode {mode}). Its owner runs chmod go-w{sticky} on it")
+
+
+def _private(found: os.stat_result) -> bool:
+    """Return whether the group is the owner's own: it has the same name, and nobody else is in it."""
+    try:
+        user, group = pwd.getpwuid(found.st_uid), grp.getgrgid(found.st_gid)
+    except KeyError:
+        return False
+    return user.pw_gid == group.gr_gid and user.pw_name == group.gr_name and not {*group.gr_mem} - {user.pw_name}
