@@ -21,6 +21,7 @@ _SPEC: dict[str, t.Any] = {
     "user_jobs_seconds": {"type": "int", "default": 0},
     "database": {"type": "dict", "default": {}},
     "new_database": {"type": "bool", "default": False},
+    "users_only": {"type": "bool", "default": False},
     "silent": {"type": "bool", "default": False},
 }
 _PAUSE = 15
@@ -44,6 +45,21 @@ class ActionModule(slurm_config.ActionModule):
 
     def _problems(self, given: dict[str, t.Any]) -> list[str]:
         inputs = given["inputs"]
+        state, users = self._state(given)
+        problems = [] if given["users_only"] else self._cluster_problems(given, state)
+        # The wait comes last: nobody waits for jobs where the run cannot go on anyway.
+        left = 0 if problems else given["user_jobs_seconds"]
+        while found := refusals.user_problems(state, users, inputs["slurm_allow_job_loss"]):
+            if left <= 0:
+                return problems + found
+            self._display.display(f"Waiting at most {left} s more. " + "\n".join(found))
+            time.sleep(min(_PAUSE, left))
+            left -= _PAUSE
+            state, users = self._state(given)
+        return problems
+
+    def _cluster_problems(self, given: dict[str, t.Any], state: dict[str, t.Any]) -> list[str]:
+        inputs = given["inputs"]
         problems: list[str] = []
         try:
             release = {"version": inputs["slurm_version"], "upgrade": given["upgrade"]}
@@ -56,20 +72,9 @@ class ActionModule(slurm_config.ActionModule):
         except config_plan.Refused as exc:
             problems.append(str(exc))
         slurm_conf = present["files"].get("slurm.conf", {}).get("content", "")
-        state, users = self._state(given)
         database = given["database"]
         host, is_new = inputs["slurm_database"], given["new_database"]
-        problems += refusals.database_problems(state, database, host, slurm_conf, is_new) if host else []
-        # The wait comes last: nobody waits for jobs where the run cannot go on anyway.
-        left = 0 if problems else given["user_jobs_seconds"]
-        while found := refusals.user_problems(state, users, inputs["slurm_allow_job_loss"]):
-            if left <= 0:
-                return problems + found
-            self._display.display(f"Waiting at most {left} s more. " + "\n".join(found))
-            time.sleep(min(_PAUSE, left))
-            left -= _PAUSE
-            state, users = self._state(given)
-        return problems
+        return problems + (refusals.database_problems(state, database, host, slurm_conf, is_new) if host else [])
 
     def _unknown(self, given: dict[str, t.Any]) -> list[str]:
         """Refuse each change of a user, on a machine of a cluster whose controllers do not answer."""

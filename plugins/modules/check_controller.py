@@ -56,6 +56,10 @@ options:
     description: Whether the accounting of an existing cluster may begin anew.
     type: bool
     default: false
+  users_only:
+    description: Whether only changes of users are refused, because the run changes nothing of Slurm.
+    type: bool
+    default: false
   silent:
     description: Whether no controller answers. The module then runs on another machine, and refuses each other UID and
       each removal there.

@@ -81,7 +81,8 @@ def cluster(host: Host, directory: str) -> str:
     # Root may not read what is on storage of others.
     for prefix in ((), ("runuser", "--user", "slurm", "--")):
         code, out, __ = host.run([*prefix, *command])
-        if code == 0:
+        # slurmctld writes the name before it first reaches slurmdbd, and the state of jobs only once it works.
+        if code == 0 and host.run([*prefix, "test", "-e", f"{directory}/job_state"])[0] == 0:
             # The name and, in newer releases, a number: lab|2667.
             return out.partition("|")[0].strip()
     return ""

@@ -19,6 +19,8 @@ if t.TYPE_CHECKING:
 # systemd adds some lines to each start, and a daemon that fails is started again and again.
 _READ, _SHOWN = 100, 20
 _BACKUP = "/etc/gpucluster/backup.json"
+# Before its words, a daemon of Slurm writes its name or the time. Text of users stands behind other words.
+_OWN = r"(?:\w+: )?(?:\[[^\]]*\] )?"
 _NAME = re.compile(r"\d{8}T\d{6}Z\Z")
 # By the file that slurmctld names: what it goes on without.
 _LOST = {
@@ -95,10 +97,10 @@ def _newest_backup(host: Host) -> str:
 
 
 _STATES = (
-    _State("slurmctld", r"(?i)fatal: .*start with '-i' to ignore.*", _incomplete),
+    _State("slurmctld", rf"(?i)^{_OWN}fatal: .*start with '-i' to ignore.*", _incomplete),
     _State(
         "slurmctld",
-        r"(?i)CLUSTER NAME MISMATCH",
+        rf"(?i)^{_OWN}fatal: CLUSTER NAME MISMATCH",
         "set slurm_cluster_name to the name that the state directory has, which the journal shows.",
     ),
     _State(

@@ -23,7 +23,7 @@ _ALWAYS_KNOWN = ("ALL", "EMPTY")
 _SHOWN = 5
 _INPUTS = {"nodename": "slurm_node_config", "partitionname": "slurm_partitions"}
 # The memory of a job that requests none, in MiB, and whether it is for each CPU.
-_MEMORY = {"defmempercpu": ("DefMemPerCPU", True), "defmempernode": ("DefMemPerNode", False)}
+_MEMORY = {"defmempercpu": "DefMemPerCPU", "defmempernode": "DefMemPerNode"}
 # slurmd warns if UnkillableStepTimeout is below this multiple of MessageTimeout. The values are the defaults of Slurm.
 _UNKILLABLE = 5
 _TIMEOUTS = {"messagetimeout": 10, "unkillablesteptimeout": 60}
@@ -292,15 +292,12 @@ def _too_much(cluster: Cluster, partition: Mapping[str, t.Any], label: str, offe
     own = any(check_nodes.number(partition.get(key)) for key in _MEMORY)
     values_of = partition if own else cluster.given
     where = f"{cluster.blame('PartitionName')}: PartitionName {partition['partitionname']}" if own else cluster.variable
-    for key, (name, of_cpus) in _MEMORY.items():
+    for key, name in _MEMORY.items():
         value = check_nodes.number(values_of.get(key)) or 0
-        times = offer.cpus if of_cpus else 1
-        if value * times > offer.memory:
-            count = f" for each of {times} CPUs" if of_cpus else ""
+        if value > offer.memory:
             return [
-                f"{where}: {name} is {value}{count}, but RealMemory of {label} leaves {offer.memory} MiB. A job with"
-                f" all CPUs would stay pending (BadConstraints). Allowed: up to {offer.memory // times}, or a larger"
-                " RealMemory"
+                f"{where}: {name} is {value}, but RealMemory of {label} leaves {offer.memory} MiB. A job without --mem"
+                f" would stay pending there (BadConstraints). Allowed: up to {offer.memory}, or a larger RealMemory"
             ]
     return []
 

@@ -107,7 +107,7 @@ def size_problems(line: Line, record: Record, config: Line) -> list[str]:
         *_above("ThreadsPerCore", threads, int(record["cpus"]["threads_per_core"]), "threads"),
         *_above(f"CoresPerSocket ({product})", sockets * per_socket, cores, "cores"),
         *_reserved(line, "MemSpecLimit", _of(line, "realmemory"), "MiB of RealMemory"),
-        *_reserved(line, "CoreSpecCount", sockets * per_socket, "cores"),
+        *_reserved(line, "CoreSpecCount", sockets * per_socket if sockets * per_socket > 1 else cores, "cores"),
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf
 
 if t.TYPE_CHECKING:
@@ -30,8 +31,8 @@ def user_problems(state: Answer, users: Mapping[str, int], allowed: bool) -> lis
         ]
     return [
         f"{_change(name, state['leaving'][name], users)}: Slurm has jobs of this user, who could not even cancel them"
-        f" any more: {_listed(jobs)}. Wait for them with -e slurm_user_jobs_seconds=3600, or cancel them with"
-        f" 'scancel --user={state['leaving'][name]}'."
+        f" any more: {words.listed(jobs, _MOST)}. Wait for them with -e slurm_user_jobs_seconds=3600, or cancel them"
+        f" with 'scancel --user={state['leaving'][name]}'."
         for name, jobs in state["jobs"].items()
     ]
 
@@ -40,11 +41,6 @@ def _change(name: str, uid: int, users: Mapping[str, int]) -> str:
     if name in users:
         return f"users_accounts ({name}): uid {uid} becomes {users[name]}"
     return f"users_deleted ({name}): uid {uid} is removed"
-
-
-def _listed(jobs: list[str]) -> str:
-    more = f" and {len(jobs) - _MOST} more" if len(jobs) > _MOST else ""
-    return ", ".join(jobs[:_MOST]) + more
 
 
 def database_problems(state: Answer, database: Answer, host: str, slurm_conf: str, new: bool) -> list[str]:

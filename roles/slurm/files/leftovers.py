@@ -162,8 +162,8 @@ class Sweep:
             os.unlink(name, dir_fd=where)
             self.removed += 1
         elif len(above) >= DEPTH:
+            os.rename(name, f".gone-{os.getpid()}-{self._moved + 1}", src_dir_fd=where, dst_dir_fd=above[0])
             self._moved += 1
-            os.rename(name, f".gone-{os.getpid()}-{self._moved}", src_dir_fd=where, dst_dir_fd=above[0])
         else:
             self._tree(name, where, mount, above)
 

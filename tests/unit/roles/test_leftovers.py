@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -216,6 +217,21 @@ def test_a_tree_of_any_depth_goes(node: Node) -> None:
 
     assert leftovers.sweep(JOB, ME)
     assert list(node.tmp.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_moved_ends_the_removal(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel may have mounted /tmp read-only again."""
+    (node.tmp / "/".join(["d"] * (leftovers.DEPTH + 2))).mkdir(parents=True)
+    tries = iter(range(100))
+
+    def refuse(*_names: str, **_where: int) -> None:
+        next(tries)
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    node.notes.mkdir()
+    leftovers.Sweep(ME, JOB).place(str(node.tmp))
+    assert next(tries) < 100
 
 
 def test_a_session_that_begins_stops_the_removal(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

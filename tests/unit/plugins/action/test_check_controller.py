@@ -17,7 +17,7 @@ from ansible_collections.hpcai.gpucluster.tests.unit.support.slurm_inputs import
 
 ALICE = {"name": "alice", "uid": 2101}
 BUSY = {"leaving": {"alice": 2001}, "jobs": {"alice": ["17 (RUNNING on gpu1)"]}}
-ANSWERED = ["slurm_release", "slurm_config_info", "slurm_state_info"]
+ANSWERED = ["slurm_state_info", "slurm_release", "slurm_config_info"]
 
 
 class Controller(check_controller.ActionModule):
@@ -48,7 +48,7 @@ class Controller(check_controller.ActionModule):
 
     def found(self, wanted: dict[str, t.Any] | None = None, **given: t.Any) -> list[str]:
         defaults = {"upgrade": False, "users": [], "removed": [], "user_jobs_seconds": 0}
-        rest = {"database": {}, "new_database": False}
+        rest = {"database": {}, "new_database": False, "users_only": False}
         return self._problems({"inputs": inputs(**wanted or {}), **defaults, **rest, **given})
 
 
@@ -77,6 +77,15 @@ def test_all_refusals_come_at_once() -> None:
     assert users.startswith("users_accounts (alice): uid 2001 becomes 2101")
 
 
+def test_a_run_that_changes_users_only_is_refused_for_users_only() -> None:
+    controller = Controller({**BUSY, "cluster": "test"}, release="slurm_release says no", slurm_database="db1")
+
+    (problem,) = controller.found({"slurm_database": "db1"}, users=[ALICE], users_only=True)
+
+    assert problem.startswith("users_accounts (alice): uid 2001 becomes 2101")
+    assert [name for name, __ in controller.asked] == ["slurm_state_info"]
+
+
 def test_another_name_is_allowed_where_jobs_may_be_lost() -> None:
     wanted = {"slurm_cluster_name": "other", "slurm_allow_job_loss": True}
 
@@ -90,7 +99,7 @@ def test_only_the_numbers_of_users_reach_the_controller() -> None:
         removed=["mallory", {"name": "eve", "force": True}],
     )
 
-    asked = controller.asked[-1][1]
+    asked = controller.asked[0][1]
     assert asked["users"] == {"alice": 2101}
     assert sorted(asked["removed"]) == ["mallory", "old"], "the jobs of a user with force end with the processes"
     assert "$6$" not in str(asked)

@@ -96,6 +96,7 @@ def test_the_module_reads_the_cluster_of_the_state(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "clustername").write_text(text, encoding="utf-8")
+    (tmp_path / "job_state").touch()
     program(tmp_path, "squeue", "echo '0|7|RUNNING|gpu1'")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(Host, "read_required", lambda _host, path: PASSWD if path == "/etc/passwd" else "")
@@ -114,4 +115,13 @@ def test_storage_that_root_may_not_read_is_read_as_slurm() -> None:
         return (0, "lab|7", "") if args[0] == "runuser" else (1, "", "Permission denied")
 
     assert slurm_state_info.cluster(Host(run), "/shared/state") == "lab"
-    assert asked == ["cat", "runuser"]
+    assert asked == ["cat", "runuser", "runuser"]
+
+
+def test_a_controller_that_never_worked_has_no_records_to_lose() -> None:
+    """slurmctld writes the name before it first reaches slurmdbd, so the second try of a first run finds it."""
+
+    def run(args: t.Sequence[str]) -> tuple[int, str, str]:
+        return (0, "lab|7", "") if "cat" in args else (1, "", "")
+
+    assert slurm_state_info.cluster(Host(run), "/var/spool/slurmctld") == ""

@@ -145,19 +145,20 @@ def test_gres_that_contradict_the_catalogue_name_the_hosts() -> None:
     [
         ({}, {}, {}, ""),
         ({}, {"DefMemPerCPU": 250}, {}, ""),
-        ({}, {"DefMemPerCPU": 251}, {}, "slurm_config: DefMemPerCPU is 251 for each of 4 CPUs, but RealMemory of x1"),
-        ({"RealMemory": 800}, {"DefMemPerCPU": 250}, {}, "leaves 800 MiB"),
-        ({"MemSpecLimit": 100}, {"DefMemPerCPU": 250}, {}, "leaves 900 MiB"),
-        ({"CPUs": 2}, {"DefMemPerCPU": 500}, {}, ""),
+        ({}, {"DefMemPerCPU": 1001}, {}, "slurm_config: DefMemPerCPU is 1001, but RealMemory of x1 leaves 1000 MiB"),
+        ({"RealMemory": 800}, {"DefMemPerCPU": 801}, {}, "leaves 800 MiB"),
+        ({"MemSpecLimit": 100}, {"DefMemPerCPU": 901}, {}, "leaves 900 MiB"),
+        # Slurm runs all jobs there but the one that takes all CPUs and asks for no memory.
+        ({}, {"DefMemPerCPU": 500}, {}, ""),
         ({}, {"DefMemPerNode": 1001}, {}, "DefMemPerNode is 1001, but RealMemory of x1 leaves 1000 MiB"),
-        ({}, {"DefMemPerCPU": 251}, {"DefMemPerCPU": 9}, ""),
-        ({}, {}, {"DefMemPerCPU": "251"}, "slurm_partitions: PartitionName p: DefMemPerCPU is 251"),
+        ({}, {"DefMemPerCPU": 1001}, {"DefMemPerCPU": 9}, ""),
+        ({}, {}, {"DefMemPerCPU": "1001"}, "slurm_partitions: PartitionName p: DefMemPerCPU is 1001"),
         ({}, {}, {"DefMemPerNode": "1k", "Nodes": "x[1-1]"}, "Allowed: up to 1000, or a larger RealMemory"),
-        ({}, {"DefMemPerCPU": 251}, {"Nodes": "x2"}, ""),
+        ({}, {"DefMemPerCPU": 1001}, {"Nodes": "x2"}, ""),
         ({}, {"DefMemPerCPU": "UNLIMITED"}, {}, ""),
     ],
 )
-def test_default_memory_fits_all_cpus(node: t.Any, config: t.Any, partition: t.Any, message: str) -> None:
+def test_default_memory_fits_the_node(node: t.Any, config: t.Any, partition: t.Any, message: str) -> None:
     small = {"NodeName": "x1", "Sockets": 2, "CoresPerSocket": 2, "RealMemory": 1000, **node}
     big = {"NodeName": "x2", "CPUs": 4, "RealMemory": 9000}
 
