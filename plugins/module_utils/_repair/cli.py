@@ -21,7 +21,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_r
 
 from . import azure, directory, journal, ladder, plan, slurm
 from .loop import Repair
-from .world import Waiting, World
+from .world import Waiting, World, address
 
 if t.TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = read_settings(text, "observe" if options.command == "stop" else getattr(options, "mode", "") or "")
         settings = settings._replace(elastic=elastic_nodes(ELASTIC), directory=directory.trusted(settings.directory))
         cluster = slurm.Slurm(run)
-        repair = Repair(settings, cluster, World(run, time.time, time.sleep, post, machines), _say)
+        repair = Repair(settings, cluster, World(run, time.time, time.sleep, post, machines, address), _say)
         if options.command in ("status", "history"):
             return _show(options, settings, repair)
         if options.command == "stop" and not any(case.open for case in repair.cases().values()):

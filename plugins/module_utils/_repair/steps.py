@@ -223,7 +223,8 @@ class Steps:
             self._slurm.cancel(name)
             raise Waiting(f"a healthy partner; {partner} is not: {short(err or out)}")
         port = str(node.PAIR_PORTS[secrets.randbelow(len(node.PAIR_PORTS))])
-        own = ["python3", "-c", node.PAIR, name, now.address or name, chosen.address or partner, port]
+        addresses = [self._world.address(one.address or one.name) for one in (now, chosen)]
+        own = ["python3", "-c", node.PAIR, name, *addresses, port]
         command, secret = own, {node.PAIR_TOKEN: secrets.token_hex(32)}
         if self._settings.pair_command:
             command, secret = list(self._settings.pair_command), {}

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import socket
 import typing as t
 
 if t.TYPE_CHECKING:
@@ -37,6 +38,15 @@ class World(t.NamedTuple):
     pause: Callable[[float], None]
     post: Callable[[str, Mapping[str, t.Any]], str]  # sends a ticket to a URL; returns an error or nothing
     azure: Callable[[Mapping[str, t.Any]], azure.Machines]
+    address: Callable[[str], str]  # of a node; nodes need not know the names of others
+
+
+def address(name: str) -> str:
+    """Return the IPv4 address that this machine knows for a name, or the name."""
+    try:
+        return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
+    except OSError:
+        return name
 
 
 def free(cluster: slurm.Slurm, world: World, node: str) -> None:

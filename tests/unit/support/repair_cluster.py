@@ -111,6 +111,8 @@ class FakeSlurm:
             raise Killed
         if environment and node.PAIR_TOKEN in environment:
             assert environment[node.PAIR_TOKEN] not in " ".join(args)
+            # Nodes need not know the names of others.
+            assert all(word.startswith("ip-") for word in args[-3:-1]), args[-3:]
             self.secrets.append(environment)
         answer = self._answer(list(args), environment or {})
         if self.calls == self.kill_at:
@@ -358,7 +360,14 @@ class FakeSlurm:
     def repair(self, **more: t.Any) -> loop.Repair:
         """Return a program that was just started."""
         self.dead = False
-        access = world.World(self.run, lambda: self.now, self.pause, self.post, lambda _options: FakeAzure(self))
+        access = world.World(
+            self.run,
+            lambda: self.now,
+            self.pause,
+            self.post,
+            lambda _options: FakeAzure(self),
+            lambda name: f"ip-{name}",
+        )
         return loop.Repair(self.settings(**more), slurm.Slurm(self.run), access, self.log.append)
 
     def go_on(self, passes: int = 12, **more: t.Any) -> None:
