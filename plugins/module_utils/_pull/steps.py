@@ -133,7 +133,7 @@ class Pull:
     def _accept(self, release: Mapping[str, t.Any], digest: str) -> None:
         """Refuse a release that is older than one that this node accepted, or that came too late to a node."""
         serial, expires = release.get("serial"), release.get("expires")
-        if type(serial) is not int or type(expires) is not int:
+        if not all(isinstance(one, int) and not isinstance(one, bool) for one in (serial, expires)):
             raise PullError(f"{RELEASE} has no serial; run playbooks/pull.yml of this release of the collection")
         kept = f"{self._state}/accepted.json"
         before = _accepted(self._host.read(kept), kept)

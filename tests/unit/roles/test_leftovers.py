@@ -250,7 +250,7 @@ def test_a_prolog_waits_for_a_removal_that_sees_its_note(node: Node) -> None:
     fcntl.flock(handle, fcntl.LOCK_EX)
     prolog = threading.Thread(target=leftovers.begin, args=(18, ME), daemon=True)
     prolog.start()
-    wait_until("the note of the job", lambda: (node.notes / "18").exists())
+    wait_until("the note of the job", (node.notes / "18").exists)
 
     assert prolog.is_alive()
     assert leftovers.has_job(ME, JOB)

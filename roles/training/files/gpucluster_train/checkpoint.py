@@ -109,8 +109,9 @@ class Checkpoints:
             except OSError as error:
                 found[1] = CheckpointError(str(error))
         dist.broadcast_object_list(found, src=0)
-        if found[1]:
-            raise found[1]
+        error = found[1]
+        if isinstance(error, Exception):
+            raise error
         result: _Result = found[0]
         return result
 

@@ -194,7 +194,8 @@ def test_a_tag_that_cannot_be_a_name_is_passed_over(name: str) -> None:
 def test_a_machine_is_not_named_like_the_control_node_or_a_group(name: str) -> None:
     inventory, warnings = run([machine(name)], hostnames=["computer_name", "name"], groups={"east": "true"})
 
-    [host] = inventory.hosts
+    host = next(iter(inventory.hosts))
+    assert len(inventory.hosts) == 1
     assert host.startswith(f"{name}_")
     assert host not in inventory.groups
     assert f"{name!r} cannot be a host name" in warnings[0]
