@@ -133,7 +133,8 @@ class Pull:
     def _accept(self, release: Mapping[str, t.Any], digest: str) -> None:
         """Refuse a release that is older than one that this node accepted, or that came too late to a node."""
         serial, expires = release.get("serial"), release.get("expires")
-        if not all(isinstance(one, int) and not isinstance(one, bool) for one in (serial, expires)):
+        # True is an int, too.
+        if not isinstance(serial, int) or not isinstance(expires, int) or bool in (type(serial), type(expires)):
             raise PullError(f"{RELEASE} has no serial; run playbooks/pull.yml of this release of the collection")
         kept = f"{self._state}/accepted.json"
         before = _accepted(self._host.read(kept), kept)

@@ -132,7 +132,7 @@ def test_all_ranks_get_the_refusal(reader: t.Any, kept: Path, monkeypatch: pytes
     with pytest.raises(TRUST.TrustError):
         reader.Checkpoints(kept, 0)
 
-    assert isinstance(sent[-1][1], TRUST.TrustError)
+    assert isinstance(sent[-1][0], TRUST.TrustError)
 
 
 def test_what_a_run_writes_can_be_read_again(reader: t.Any, tmp_path: Path) -> None:

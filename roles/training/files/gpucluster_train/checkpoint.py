@@ -100,19 +100,18 @@ class Checkpoints:
 
     def _together(self, work: t.Callable[[], _Result]) -> _Result:
         """Let the first rank work; all ranks get its result or its error."""
-        found: list[t.Any] = [None, None]
+        found: list[t.Any] = [None]
         if self.rank == 0:
             try:
-                found[0] = work()
+                found = [work()]
             except (CheckpointError, trust.TrustError) as error:
-                found[1] = error
+                found = [error]
             except OSError as error:
-                found[1] = CheckpointError(str(error))
+                found = [CheckpointError(str(error))]
         dist.broadcast_object_list(found, src=0)
-        error = found[1]
-        if isinstance(error, Exception):
-            raise error
-        result: _Result = found[0]
+        result: _Result | Exception = found[0]
+        if isinstance(result, Exception):
+            raise result
         return result
 
     def _publish(self, part: Path, name: str, fault: str | None) -> int:
