@@ -151,7 +151,8 @@ def test_gpus_that_are_alike_are_set_in_one_start(tmp_path: Path) -> None:
 def test_a_machine_without_driver_or_gpu_is_no_error(tmp_path: Path, faults: dict[str, t.Any]) -> None:
     node = Node(tmp_path, {**A100, "faults": faults})
 
-    assert node.run("boot") == "no GPU after 0 s: nothing is set\n"
+    # The seconds depend on the load of this machine.
+    assert re.fullmatch(r"no GPU after \d+ s: nothing is set\n", node.run("boot"))
     assert not (tmp_path / "state.json").exists()
 
 
