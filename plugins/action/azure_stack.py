@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import RequestError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import AzureInventoryError
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack import explain, session, stack, template
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack import session, stack, template
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
 
 _SPEC: dict[str, t.Any] = {
@@ -26,6 +26,7 @@ _SPEC: dict[str, t.Any] = {
     "tags": {"type": "dict", "default": {}},
     "keep_capacity": {"type": "bool", "default": True},
     "delete": {"type": "list", "elements": "str", "default": []},
+    "adopt": {"type": "list", "elements": "str", "default": []},
     "deny": {"type": "str", "choices": ["none", "denyDelete", "denyWriteAndDelete"], "default": "none"},
     "validation": {"type": "str", "choices": ["Provider", "ProviderNoRbac", "Template"], "default": "Provider"},
 }
@@ -101,9 +102,10 @@ def _wanted(given: dict[str, t.Any]) -> stack.Wanted:
         create_group=given["create_resource_group"],
         keep_capacity=given["keep_capacity"],
         delete=tuple(given["delete"]),
+        adopt=tuple(given["adopt"]),
     )
 
 
 def _message(exc: AzureInventoryError) -> str:
     """Return the message of an error; a refusal that nobody explained gets its advice."""
-    return explain.message(exc) if isinstance(exc, RequestError) else str(exc)
+    return exc.explained() if isinstance(exc, RequestError) else str(exc)

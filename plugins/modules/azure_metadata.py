@@ -54,8 +54,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 unused:
-  description: Whether a role of the collection installed nftables, and nothing else uses it.
-  returned: O(state=absent)
+  description: After O(state=absent), whether a role of the collection installed nftables and nothing else uses it.
+  returned: success
   type: bool
 """
 
@@ -77,7 +77,7 @@ def load(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     changed = lasting.differs(content, found)
     if changed and not module.check_mode:
         metadata.load(content, host)
-    return {"changed": changed, "diff": _diff(found.rules, content)}
+    return {"changed": changed, "unused": False, "diff": _diff(found.rules, content)}
 
 
 def remove(module: AnsibleModule, host: Host) -> dict[str, t.Any]:

@@ -24,6 +24,9 @@ description:
   - A resource that the template no longer names is deleted. Machines and data need O(delete) for that.
   - With O(state=absent), deletes the stack with its resources and role assignments, then what Azure created beside
     them, such as disks, then the resource group if this module created it and it holds nothing else.
+  - Refuses a template with a resource that exists, that this stack did not make and that has no tag
+    C(gpucluster_cluster) of the cluster, unless O(adopt) has its name. Refuses a removal that would delete a resource
+    without this tag.
   - Refuses a stack or a resource group whose tag C(gpucluster_cluster) names another cluster, and a stack without it.
   - Waits while another run changes the stack, then compares again. A run after an interrupted or failed run continues.
 extends_documentation_fragment:
@@ -33,7 +36,8 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: Sends requests that read, validate and compare only.
+    details: Sends requests that read, validate and compare only. Before the first run, it also tells which resource
+      providers are not registered and which rights the caller lacks.
   diff_mode:
     support: full
     details: Names each property that changes, with its values. Custom data, user data and passwords are not shown.
@@ -85,6 +89,14 @@ options:
     type: list
     elements: str
     default: []
+  adopt:
+    description:
+      - Names of resources that exist, that this stack did not make and that it may take over, with a slash after each
+        parent. The module changes them as the template says, and O(state=absent) deletes them.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.3.0
   deny:
     description:
       - What Azure denies to other callers for the resources of the stack (C(denySettings)).

@@ -99,21 +99,10 @@ def _join(rest: str, rows: list[Row], tables: dict[str, list[Row]]) -> tuple[lis
     return found, set(renamed.values())
 
 
-def _counted(rest: str, rows: list[Row], _known: set[str]) -> tuple[list[Row], set[str]]:
-    match = re.fullmatch(r"(\w+) = count\(\) by (\w+)", rest)
-    if not match:
-        raise InvalidQueryError(f"unknown summarize {rest!r}")
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row[match[2]]] = counts.get(row[match[2]], 0) + 1
-    return [{match[2]: key, match[1]: count} for key, count in counts.items()], {match[1], match[2]}
-
-
 _STEPS = {
     "where": _where,
     "project": _project,
     "project-away": _project_away,
-    "summarize": _counted,
     "order": _order,
 }
 

@@ -40,6 +40,7 @@ class State:
         self.no_compute_resources = bool(spec.get("no_compute_resources"))
         self.stale = int(spec.get("stale", 0))
         self.unknown = int(spec.get("unknown", 0))
+        self.lagging = int(spec.get("lagging", 0))
         self.log: list[str] = []
         self.tokens: set[str] = set()
         self.window = (0.0, 0)
@@ -109,11 +110,13 @@ class State:
         compute: list[Item] = []
         for one in self.visible():
             # What was made last is what Resource Graph does not know yet.
-            resources += [_graph_row(item, one.id) for item in one.machines[: len(one.machines) - self.unknown]]
+            known = one.machines[: len(one.machines) - self.unknown]
+            resources += [_graph_row(item, one.id) for item in _before(known, self.lagging)]
             for kind in ("nics", "addresses", "scale_sets"):
                 resources += [_graph_row(item, one.id) for item in getattr(one, kind)]
             for instances in one.instances.values():
-                compute += [_graph_row(item, one.id) for item in instances[: len(instances) - self.stale]]
+                known = instances[: len(instances) - self.stale]
+                compute += [_graph_row(item, one.id) for item in _before(known, self.lagging)]
             for nics in one.instance_nics.values():
                 compute += [_graph_row(item, one.id) for item in nics]
         kind = "microsoft.resources/subscriptions"
@@ -238,6 +241,12 @@ def _written(state: State, method: str, url: t.Any, here: str, body: bytes) -> A
     if method != "GET":
         state.forget()
     return answer if answer or method == "GET" else _error(404, "NotFound", f"No route for {method} {url.path}.")
+
+
+def _before(items: list[Item], count: int) -> list[Item]:
+    """Return machines as they were before the last of them replaced others: as many, with other ids."""
+    start = len(items) - count
+    return [*items[:start], *({**one, "id": f"{one['id']}9", "name": f"{one['name']}9"} for one in items[start:])]
 
 
 def _graph_row(item: Item, subscription: str) -> Item:

@@ -22,6 +22,11 @@ _DEPLOYMENT = r"(?:/resourcegroups/([^/]+))?/providers/microsoft\.resources/depl
 _SET = r"(/subscriptions/.*/providers/microsoft\.compute/virtualmachinescalesets/[^/]+)"
 _MACHINE = r"(/subscriptions/[^/]+/resourcegroups/[^/]+/providers/microsoft\.compute/virtualmachines/[^/]+)"
 
+_NAMESPACES = [
+    f"Microsoft.{name}"
+    for name in ("Authorization", "Compute", "ManagedIdentity", "NetApp", "Network", "Storage", "StorageCache")
+]
+
 
 class Request(t.NamedTuple):
     """A request below one subscription."""
@@ -41,6 +46,8 @@ class Writes:
         self._store = store
         self._services = services
         self._limits: dict[str, int] = spec.get("quotas", {})
+        self._unregistered: list[str] = spec.get("unregistered", [])
+        self._forbidden: list[str] = spec.get("forbidden", [])
         self._seconds = float(spec.get("seconds", 0))
         self._pause = str(spec.get("retry_after", 1 if self._seconds else 0))
         self._stacks = deployments.Stacks(services, self._seconds, spec.get("caller", "app"))
@@ -71,9 +78,12 @@ class Writes:
             (_STACK, ("GET", "PUT", "DELETE"), self._stack),
             (rf"{_STACK}/exporttemplate", ("POST",), self._export),
             (rf"{_SET}/(delete|start|restart|poweroff|deallocate|reimage|redeploy)", ("POST",), self._action),
+            (rf"{_SET}/instanceview", ("GET",), self._counts),
             (rf"{_MACHINE}/(start|restart|poweroff|deallocate|reimage|redeploy)", ("POST",), self._machine_action),
             (rf"{_SET}", ("PATCH",), self._patch_set),
             (r"/subscriptions/[^/]+/providers/microsoft\.compute/locations/([^/]+)/usages", ("GET",), self._usages),
+            (r"/subscriptions/[^/]+/providers", ("GET",), self._providers),
+            (r"/subscriptions/.*/providers/microsoft\.authorization/permissions", ("GET",), self._permissions),
             (r"/subscriptions/.*/providers/[^/]+/.*[^/]", ("GET", "PUT", "PATCH", "DELETE"), self._resource),
         ]
 
@@ -257,6 +267,13 @@ class Writes:
             step = functools.partial(instances.power, self._store, found, every if numbers is None else numbers, action)
         return self._accepted(request, self._compute(found, step))
 
+    def _counts(self, _request: Request, match: re.Match[str]) -> Answer:
+        """Return how many machines a scale set has by state, which Azure counts apart from the list."""
+        rows = self._store.own.instances.get(self._known(match[1])["id"].lower(), [])
+        states = [str(one["properties"]["provisioningState"]).lower() for one in rows]
+        counts = [{"code": f"ProvisioningState/{state}", "count": states.count(state)} for state in sorted({*states})]
+        return _json({"virtualMachine": {"statusesSummary": counts}})
+
     def _machine_action(self, request: Request, match: re.Match[str]) -> Answer:
         found, action = self._known(match[1]), match[2]
         step = functools.partial(instances.set_power, found, instances.POWER[action])
@@ -266,6 +283,13 @@ class Writes:
         return _json({"value": quotas.listed(self._store, self._limits)})
 
     # Any resource
+
+    def _providers(self, _request: Request, _match: re.Match[str]) -> Answer:
+        states = dict.fromkeys(_NAMESPACES, "Registered") | dict.fromkeys(self._unregistered, "NotRegistered")
+        return _json({"value": [{"namespace": name, "registrationState": state} for name, state in states.items()]})
+
+    def _permissions(self, _request: Request, _match: re.Match[str]) -> Answer:
+        return _json({"value": [{"actions": ["*"], "notActions": self._forbidden}]})
 
     def _resource(self, request: Request, _match: re.Match[str]) -> Answer | None:
         if request.method == "GET":

@@ -16,6 +16,7 @@ import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import feeding_runner
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.plain_shell import forget_habits
 
 from . import events
 from .metadata import Metadata
@@ -53,7 +54,7 @@ class Watch:
         self._fails = 0
 
     def look(self, now: float) -> float:
-        """Look once, and return the seconds until the next look."""
+        """Look once, and return the seconds until the next look. I(now) is by a clock that nobody can set."""
         try:
             self._machine = self._machine or self._metadata.machine()
             found = events.of_machine(events.parsed(self._metadata.events()), self._machine, self._settings.drain)
@@ -69,8 +70,7 @@ class Watch:
 
     def _act(self, found: list[events.Event], now: float) -> None:
         """Do what the events need, at once after a change, and then from time to time."""
-        # A clock that was set back must not delay the next look.
-        if found == self._events and (not self._next or self._next - _CHECK_AGAIN <= now < self._next):
+        if found == self._events and (not self._next or now < self._next):
             return
         self._events, self._next = found, now + _LOOK
         try:
@@ -82,7 +82,7 @@ class Watch:
     def _done(self, found: list[events.Event], now: float) -> bool:
         """Take the steps that are possible now, and return whether nothing is left to do for these events."""
         state = self._slurm.state()
-        plan = events.decide(self._settings, found, state, [], now)
+        plan = events.decide(self._settings, found, state, [], self._metadata.now())
         if plan.resume:
             return self._resume(now)
         if plan.drain:
@@ -90,14 +90,14 @@ class Watch:
             self._tell("node", f"drained: {plan.drain}")
             state = self._slurm.state()
         if found:
-            self._empty(found, state, now)
+            self._empty(found, state)
         return not found and not (state.ours and state.away)
 
-    def _empty(self, found: list[events.Event], state: events.State, now: float) -> None:
+    def _empty(self, found: list[events.Event], state: events.State) -> None:
         """Requeue the jobs that ask for it, and acknowledge the events of an idle node."""
         jobs = self._slurm.jobs()
         faults = [fault for job in self._requeued - {one.id for one in jobs} for fault in self._begin(job)]
-        plan = events.decide(self._settings, found, state, jobs, now)
+        plan = events.decide(self._settings, found, state, jobs, self._metadata.now())
         faults += [fault for job in plan.requeue for fault in self._requeue(job)]
         if plan.start:
             self._metadata.start(plan.start)
@@ -175,6 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", default=CONFIG, help="configuration (%(default)s)")
     parser.add_argument("--once", action="store_true", help="look once, and end")
     options = parser.parse_args(argv)
+    forget_habits()
     run = feeding_runner(SECONDS)
     try:
         settings = read_settings(Host(run).read_required(options.config), options.config)
@@ -183,9 +184,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     metadata, slurm = Metadata(settings.metadata), Slurm(run, settings.node)
     watch = Watch(settings, metadata, slurm, feeding_runner(_CHECK_SECONDS), _say)
-    pause = watch.look(time.time())
+    pause = watch.look(time.monotonic())
     while not options.once:
         # The machines of a cluster must not ask at the same moment.
         time.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
-        pause = watch.look(time.time())
+        pause = watch.look(time.monotonic())
     return 0

@@ -85,16 +85,18 @@ def parsed(document: t.Any) -> list[Event]:
 def _event(found: dict[str, t.Any]) -> Event:
     status = str(found.get("EventStatus") or "Scheduled")
     resources = found.get("Resources")
+    if not isinstance(resources, list):
+        raise EventsError(f"the event {found['EventId']} has no list of machines: {str(found)[:200]}")
     return Event(
         id=str(found["EventId"]),
         kind=str(found.get("EventType") or ""),
         status=status,
-        resources=tuple(map(str, resources)) if isinstance(resources, list) else (),
-        not_before=None if status == "Started" else _time(found.get("NotBefore")),
+        resources=tuple(map(str, resources)),
+        not_before=None if status == "Started" else time_of(found.get("NotBefore")),
     )
 
 
-def _time(text: t.Any) -> float | None:
+def time_of(text: t.Any) -> float | None:
     """Return a time such as C(Mon, 19 Sep 2016 18:29:47 GMT), or None for anything else."""
     try:
         return email.utils.parsedate_to_datetime(str(text or "")).timestamp()

@@ -13,7 +13,9 @@ import time
 import typing as t
 import urllib.parse
 
-from .events import EventsError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.reasons import causes, explained, opened
+
+from .events import EventsError, time_of
 
 API_VERSION = "2020-07-01"
 # The first request of a machine switches the events on, which takes up to two minutes.
@@ -39,6 +41,11 @@ class Metadata:
         self._host, self._port = place.hostname or "", place.port
         self._clock = clock
         self._known = False
+        self._now: float | None = None
+
+    def now(self) -> float:
+        """Return the time of Azure's last answer, or of this machine if that had none: its clock may be wrong."""
+        return time.time() if self._now is None else self._now
 
     def machine(self) -> str:
         """Return the name of the virtual machine in Azure."""
@@ -73,13 +80,15 @@ class Metadata:
         try:
             connection.request(method, path, body, {"Metadata": "true", "Connection": "close"})
             answer = connection.getresponse()
+            self._now = time_of(answer.headers.get("Date"))
             content = self._content(answer, end)
         except (OSError, http.client.HTTPException) as exc:
             raise EventsError(f"the metadata service does not answer: {exc or type(exc).__name__}") from None
         finally:
             connection.close()
         if answer.status != 200:
-            said = _REFUSALS.get(answer.status, content[:200].decode("utf-8", "replace"))
+            known, told = _REFUSALS.get(answer.status, ""), explained(causes(opened(content)))
+            said = ": ".join(filter(None, (known, told))) or content[:200].decode("utf-8", "replace")
             raise EventsError(f"the metadata service answered {answer.status}: {said}")
         return content
 

@@ -15,6 +15,7 @@ import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import ASK, feeding_runner
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.plain_shell import forget_habits
 
 from . import plan
 from .azure import Azure
@@ -48,7 +49,7 @@ class Expiry:
         if group is None or group == "deleting":
             self._say("the resource group is gone" if group is None else "Azure is deleting the resource group")
             return 0
-        state = self._state()
+        state = self._state(now)
         step = plan.decide(self._settings, current, state, now, self._jobs())
         self._say(step.text)
         return self._act(step, current, state, now)
@@ -75,7 +76,7 @@ class Expiry:
     def status(self) -> int:
         """Print the time of the deletion, and change nothing."""
         _group, current, now = self._read()
-        state = self._state()
+        state = self._state(now)
         self._say(plan.decide(self._settings, current, state, now, self._jobs()).text)
         return 0
 
@@ -143,16 +144,13 @@ class Expiry:
         self._say("Azure has accepted the deletion of the resource group")
         return 0
 
-    def _state(self) -> plan.State:
-        try:
-            found = json.loads(self._host.read(STATE) or "{}")
-            return plan.State(**{name: found[name] for name in plan.State._fields if name in found})
-        except (ValueError, TypeError):
-            return plan.State()
+    def _state(self, now: float) -> plan.State:
+        return plan.remembered(self._host.read(STATE), now)
 
     def _remember(self, state: plan.State) -> None:
-        if state != self._state():
-            self._host.write(STATE, json.dumps(state._asdict()), 0o600)
+        text = json.dumps(state._asdict())
+        if text != self._host.read(STATE):
+            self._host.write(STATE, text, 0o600)
 
     def _told(self, faults: list[str]) -> int:
         for fault in faults:
@@ -197,6 +195,7 @@ def _say(text: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status: 0, or 1 if nothing could be done or was refused."""
     options = _parser().parse_args(argv)
+    forget_habits()
     host = Host(feeding_runner(ASK))
     try:
         settings = read_settings(host.read_required(options.config), options.config)

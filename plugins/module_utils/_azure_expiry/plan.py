@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import calendar
+import json
 import re
 import time
 import typing as t
@@ -58,6 +59,20 @@ class State(t.NamedTuple):
     def seen(self, period: str, tag: str) -> State:
         """Return the state for a value of the tag; the warnings about another value do not count."""
         return self._replace(period=period) if self.tag == tag else State(period, tag)
+
+
+def remembered(text: str, now: float) -> State:
+    """Return what earlier runs wrote. Warnings of a damaged file, or of a time that is yet to come, do not count."""
+    try:
+        found = json.loads(text or "{}")
+        period, value = found.get("period", ""), found.get("tag", "")
+        first, hours = (float(found.get(name, 0)) for name in ("first_warned", "hours_said"))
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return State()
+    if not (isinstance(period, str) and isinstance(value, str)):
+        return State()
+    # No comparison with NaN, which is a number in JSON, is true.
+    return State(period, value, first, hours) if 0 <= first <= now and hours >= 0 else State(period, value)
 
 
 class Step(t.NamedTuple):

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import http.client
 import json
@@ -16,8 +17,12 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from .reasons import ADVICE, causes, explained, opened
+
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from .reasons import Cause
 
     Body = dict[str, t.Any]
 
@@ -25,6 +30,7 @@ _SECONDS = 30
 _MOST = 64 * 1024 * 1024
 _LONGEST_WAIT = 20.0  # seconds that a request waits once if Azure asks for it
 _ROLE = "the identity of the controller lacks this right; azure_up.yml gives it, see docs/azure-cluster.md"
+_ADVICE = {**ADVICE, "authorizationfailed": _ROLE, "linkedauthorizationfailed": _ROLE}
 
 
 class AzureError(Exception):
@@ -32,12 +38,12 @@ class AzureError(Exception):
 
 
 class RefusedError(AzureError):
-    """Azure answered with an error: the attributes are its HTTP status and its code."""
+    """Azure answered with an error: the attributes are its HTTP status and its innermost causes."""
 
-    def __init__(self, text: str, status: int, code: str = "") -> None:
+    def __init__(self, text: str, status: int, causes: Sequence[Cause] = ()) -> None:
         super().__init__(text)
         self.status = status
-        self.code = code
+        self.causes = tuple(causes)
 
 
 class Answer(t.NamedTuple):
@@ -57,7 +63,7 @@ class Place(t.NamedTuple):
 
 
 class Client:
-    """Requests of one machine. The token is requested once."""
+    """Requests of one machine. The token is requested once, and again when it has expired."""
 
     def __init__(self, place: Place, sleep: Callable[[float], None] = time.sleep) -> None:
         self._place = place
@@ -109,7 +115,13 @@ class Client:
         return f"{home}{path}?{urllib.parse.urlencode(query)}"
 
     def _asked(self, method: str, url: str, body: Body | None) -> Answer:
-        self._token = self._token or self._sign_in()
+        if self._token:
+            with contextlib.suppress(_ExpiredError):
+                return self._tried(method, url, body)
+        self._token = self._sign_in()
+        return self._tried(method, url, body)
+
+    def _tried(self, method: str, url: str, body: Body | None) -> Answer:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         request = urllib.request.Request(url, data=data, method=method, headers=headers)  # noqa: S310
@@ -141,6 +153,10 @@ class _BusyError(RefusedError):
     seconds = 0.0
 
 
+class _ExpiredError(RefusedError):
+    """Azure does not accept the token, such as after its end."""
+
+
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """A token must not follow a redirect."""
 
@@ -149,11 +165,18 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _refusal(exc: urllib.error.HTTPError, what: str) -> RefusedError:
-    code, reason = _reason(exc)
-    text = f"{what}: {exc.code} {reason}"
+    try:
+        found = causes(opened(exc.read(_MOST)))
+    except (OSError, http.client.HTTPException):
+        found = []
+    text = f"{what}: {exc.code} {explained(found, _ADVICE) or exc.reason}"
+    if exc.code == 403 and not any(one.kind in _ADVICE for one in found):
+        text += f"; {_ROLE}"
+    if exc.code == 401:
+        return _ExpiredError(text, exc.code, found)
     if exc.code not in (429, 503):
-        return RefusedError(text, exc.code, code)
-    busy = _BusyError(text, exc.code, code)
+        return RefusedError(text, exc.code, found)
+    busy = _BusyError(text, exc.code, found)
     after = str(exc.headers.get("Retry-After") or "")
     busy.seconds = min(float(after) if after.isdecimal() else 1.0, _LONGEST_WAIT)
     return busy
@@ -171,18 +194,3 @@ def _clock(date: str | None) -> float | None:
         return email.utils.parsedate_to_datetime(date or "").timestamp()
     except (TypeError, ValueError, IndexError):
         return None
-
-
-def _reason(exc: urllib.error.HTTPError) -> tuple[str, str]:
-    """Return the code and the text of an error."""
-    code = ""
-    try:
-        error = _decoded(exc.read(_MOST))
-        error = error["error"] if isinstance(error.get("error"), dict) else error
-        code = str(error.get("code", ""))
-        text = f"{code}: {error.get('message') or error.get('error_description', '')}"
-    except (OSError, ValueError):
-        text = str(exc.reason)
-    if exc.code == 403:
-        text += f" ({_ROLE})"
-    return code, " ".join(text.split())[:500]

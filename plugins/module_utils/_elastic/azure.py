@@ -17,6 +17,11 @@ import re
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import AzureError, RefusedError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.reasons import (
+    NO_MACHINES,
+    causes,
+    explained,
+)
 
 from .cloud import ElasticError, Machine
 
@@ -32,17 +37,18 @@ if t.TYPE_CHECKING:
     Body = dict[str, t.Any]
 
 _VERSION = {"api-version": "2025-04-01"}  # of Microsoft.Compute
-_QUOTA = re.compile(r"quota", re.IGNORECASE)
+_FAILED = re.compile(r"ProvisioningState/failed/.", re.IGNORECASE)
 
 
 class Instance(t.NamedTuple):
-    """One instance: its number, its host name, and its states in lower case."""
+    """One instance: its number, its host name, its states in lower case, and why Azure could not make it."""
 
     id: str
     host: str
     provisioning: str
     power: str
     viewed: bool
+    failure: str
 
     @property
     def broken(self) -> bool:
@@ -89,6 +95,7 @@ class AzureCloud:
         self._publish = publish
         self._groups: list[Group] = []
         self._registered: set[str] = set()
+        self._running: set[str] = set()
         self._unsure: list[str] = []
 
     def machines(self, nodes: Mapping[str, Node]) -> list[Machine]:
@@ -140,10 +147,12 @@ class AzureCloud:
 
     def _number(self, row: Body) -> int:
         """Return the number of a scale set in its set, from 0 on. azure_up gives these names."""
-        first = f"{self._set.options['cluster']}-{self._set.name}"
-        match = re.fullmatch(rf"{re.escape(first)}(?:-([0-9]+))?", str(row.get("name")), re.IGNORECASE)
+        first = f"{self._set.options['cluster']}--{self._set.name}"
+        match = re.fullmatch(rf"{re.escape(first)}(?:--([0-9]+))?", str(row.get("name")), re.IGNORECASE)
         if not match or match[1] in ("0", "1"):
-            raise ElasticError(f"found the scale set {row.get('name')}; allowed: {first}, {first}-2, ...; run azure_up")
+            raise ElasticError(
+                f"found the scale set {row.get('name')}; allowed: {first}, {first}--2, ...; run azure_up"
+            )
         return int(match[1] or 1) - 1
 
     def _pair(self, nodes: Sequence[Node]) -> None:
@@ -164,6 +173,7 @@ class AzureCloud:
                     self._memory.assigned[group.key(one)] = node
                     self._registered.add(group.key(one))
         paired = set(self._memory.assigned.values())
+        self._running = {node.name for node in nodes if node.runs}
         self._unsure = [node.name for node in nodes if node.runs and node.name not in paired and node not in own]
 
     def _machine(self, group: Group, one: Instance) -> Machine:
@@ -212,12 +222,16 @@ class AzureCloud:
         broken = [one for one in group.instances if self._is_broken(group, one)]
         if not reason and not broken:
             return ""
-        exist = len(group.instances)
+        # Also those that this list lacks: below the number of machines, Azure chooses which ones go.
+        known = [key for key in self._memory.known.get(self._set.name, {}) if key.startswith(f"{group.path}/".lower())]
+        running = len(self._running.intersection(group.nodes))
+        exist = max(len({*known, *map(group.key, group.instances)}), running + len(broken))
         if group.capacity > exist:
             self._sent("PATCH", group.path, {"sku": {**group.sku, "capacity": exist}})
         if broken:
             self._sent("POST", f"{group.path}/delete", {"instanceIds": [one.id for one in broken]})
-        return reason or f"Azure could not make the machine ({broken[0].host})"
+        views = list(dict.fromkeys(one.failure for one in broken if one.failure and one.failure not in reason))
+        return "; ".join(filter(None, (reason, *views))) or f"Azure could not make the machine ({broken[0].host})"
 
     def _operation(self, group: Group) -> str:
         """Return the error of the request in progress, if it has ended with one."""
@@ -236,8 +250,7 @@ class AzureCloud:
         if status in ("inprogress", "running", "accepted", "updating"):
             return ""
         self._memory.operations.pop(group.path, None)
-        error = found.get("error") or {}
-        return "" if status in ("", "succeeded") else f"{error.get('code', status)}: {error.get('message', '')}"[:300]
+        return "" if status in ("", "succeeded") else explained(causes(found)) or status
 
     def _grown(self, group: Group, count: int) -> str:
         """Request machines so that count more exist; return why that is not possible."""
@@ -276,7 +289,8 @@ class AzureCloud:
 
 def _passes(exc: RefusedError) -> bool:
     """Return whether a refusal passes: Azure is busy, or somebody else changes the scale set."""
-    return exc.status in (408, 429) or exc.status >= 500 or (exc.status == 409 and not _QUOTA.search(str(exc)))
+    lasts = any(one.kind in NO_MACHINES for one in exc.causes)
+    return exc.status in (408, 429) or exc.status >= 500 or (exc.status == 409 and not lasts)
 
 
 def _is_of(row: Body, cluster: str, name: str) -> bool:
@@ -297,7 +311,10 @@ def _group(row: Body, nodes: Sequence[str], instances: Sequence[Instance]) -> Gr
 
 def _instance(row: Body) -> Instance:
     properties = row.get("properties") or {}
-    codes = [str(one.get("code") or "") for one in (properties.get("instanceView") or {}).get("statuses") or []]
+    statuses = (properties.get("instanceView") or {}).get("statuses") or []
+    codes = [str(one.get("code") or "") for one in statuses]
+    # A status such as ProvisioningState/failed/AllocationFailed, with the text of the error.
+    failed = [{**one, "code": code.split("/")[2]} for one, code in zip(statuses, codes) if _FAILED.match(code)]
     number = str(row.get("instanceId") or "")
     if not number.isdecimal():
         raise ElasticError(f"Azure lists an instance without a number: {row.get('id')}; nothing is changed")
@@ -308,4 +325,5 @@ def _instance(row: Body) -> Instance:
         provisioning=str(properties.get("provisioningState") or "").lower(),
         power=power.lower(),
         viewed=bool(codes),
+        failure=explained(causes({"details": failed})),
     )

@@ -23,6 +23,7 @@ from pathlib import Path
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import Client, Place
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import ASK, feeding_runner
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.plain_shell import forget_habits
 
 from .azure import AzureCloud
 from .cloud import Cloud, ElasticError, Set, read_config
@@ -90,7 +91,8 @@ def run(word: str, name: str, passes: Passes, slurm: Slurm, say: Callable[[str],
 
 def _resume_file(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8") if path else ""
+        # A user may choose some of its text, such as the features of a job.
+        return Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
     except OSError:
         return ""
 
@@ -129,6 +131,7 @@ def _say(text: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status: 0, or 1 if nothing could be done."""
     options = _parser().parse_args(argv)
+    forget_habits()
     syslog.openlog(NAME, syslog.LOG_PID)
     host = Host(feeding_runner(ASK))
     try:

@@ -122,6 +122,9 @@ class Passes:
         if not found.stop and not found.orphans and not found.zombies:
             return
         nodes = self._slurm.nodes()
+        unlisted = [name for name in one.nodes if name not in nodes]
+        if unlisted:  # nobody can ask for the jobs of a node that the list lacks
+            raise ElasticError(f"nothing is deleted, because Slurm's list lacks nodes of the set: {_some(unlisted)}")
         now = plan.unwanted(one, nodes, machines)
         may = {machine.id for machine in (now.stop if now.alone else [*now.stop, *now.strange])}
         leave = [machine for machine in (*found.stop, *found.orphans) if machine.id in may]

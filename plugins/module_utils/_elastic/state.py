@@ -53,7 +53,7 @@ class Memory:
         self.operations: dict[str, str] = _mapping(content.get("operations"), _text)
         self.known: dict[str, dict[str, str]] = _mapping(content.get("known"), lambda one: isinstance(one, dict))
         self.known = {name: _mapping(one, _text) for name, one in self.known.items()}
-        self.starting: dict[str, list[str]] = _mapping(content.get("starting"), lambda one: isinstance(one, list))
+        self.starting: dict[str, list[str]] = _mapping(content.get("starting"), _texts)
         self.failed: dict[str, int] = _mapping(content.get("failed"), lambda one: isinstance(one, int))
         self.alarms: dict[str, str] = _mapping(content.get("alarms"), _text)
 
@@ -140,6 +140,10 @@ def _mapping(value: t.Any, fits: Callable[[t.Any], bool]) -> dict[str, t.Any]:
 
 def _text(one: t.Any) -> bool:
     return isinstance(one, str)
+
+
+def _texts(one: t.Any) -> bool:
+    return isinstance(one, list) and all(map(_text, one))
 
 
 def _times(one: t.Any) -> bool:

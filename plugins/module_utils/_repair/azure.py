@@ -22,6 +22,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.cl
     Place,
     RefusedError,
 )
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.reasons import causes, explained
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -89,7 +90,9 @@ class Machines:
             names = ", ".join(sorted(found.values())) or "none"
             raise AzureError(f"machines with the address of {host} ({', '.join(sorted(wanted))}): {names}")
         machine = next(iter(found.values()))
-        own = str(self._client.metadata("/metadata/instance", _METADATA).get("compute", {}).get("resourceId") or "")
+        own = str((self._client.metadata("/metadata/instance", _METADATA).get("compute") or {}).get("resourceId") or "")
+        if not own:
+            raise AzureError("the metadata service does not say which machine is this controller")
         if own.lower() == machine.lower():
             raise AzureError(f"{machine} is this controller")
         return machine
@@ -125,8 +128,7 @@ class Machines:
             return operation  # no answer; the deadline ends it
         status = str(answer.body.get("status") or "").lower()
         if status in ("failed", "canceled"):
-            error = answer.body.get("error") or {}
-            raise AzureError(f"{error.get('code', status)}: {error.get('message', '')}")
+            raise AzureError(explained(causes(answer.body)) or status)
         if status:
             return "" if status == "succeeded" else operation
         return answer.operation  # without a status, an operation that runs names its address again

@@ -89,8 +89,9 @@ class Lists:
 
     def _rows(self, path: str, api: str, convert: Callable[[Mapping[str, t.Any]], Row], **query: str) -> list[Row]:
         version = {"api-version": self._settings.version(api)}
-        found, broken = [], 0
+        found, broken, sizes = [], 0, []
         for page in self._client.pages(path, {**version, **query}):
+            sizes.append(len(page))
             for item in page:
                 if isinstance(item, dict) and (item.get("id") or item.get("subscriptionId")):
                     found.append(convert(item))
@@ -98,6 +99,8 @@ class Lists:
                     broken += 1
         if broken:
             self._gap(f"{broken} rows of the list {path}: they are empty or have no id")
+        if len(sizes) > 1 and not sizes[-1]:
+            self._gap(f"the last page of the list {path} is empty, although a link leads to it; rows may be missing")
         return found
 
 

@@ -49,7 +49,7 @@ class GraphRoute:
         self._share = GRAPH if settings.source == "auto" else 1.0
         self._many = 4 if settings.concurrency > 1 else 0  # number of pages from which they are read in parallel
         self._used = 0
-        self.members: dict[str, int] = {}  # of uniform sets, as Resource Graph counts them
+        self.from_lists = False  # whether the instances of uniform sets are those of Resource Manager
 
     def read(self) -> Rows:
         """Return the machines in Resource Graph."""
@@ -67,11 +67,12 @@ class GraphRoute:
         found.addresses.extend(self._rows(addresses, model.flat_address))
         return found
 
-    def ids(self) -> set[str]:
-        """Return the ids, in lower case, of all machines in Resource Graph, regardless of tags."""
+    def ids(self, kind: str) -> set[str]:
+        """Return the ids, in lower case, of all machines of a type in Resource Graph, regardless of tags."""
+        groups = self._scope.vm_groups if kind == graph.VM else self._scope.vmss_groups
         filters = {name: value for name, value in self._filters().items() if name != "tags"}
-        where = graph.conditions(filters, self._scope.vm_groups.everywhere())
-        return {str(row["id"]).lower() for row in self._rows(self._ask(graph.ids(graph.VM, where), dict))}
+        where = graph.conditions(filters, groups.everywhere())
+        return {str(row["id"]).lower() for row in self._rows(self._ask(graph.ids(kind, where), dict))}
 
     def _filters(self) -> dict[str, t.Any]:
         """Return the filters that Resource Graph can apply, with the existing resource groups."""
@@ -227,7 +228,7 @@ class GraphRoute:
         return t.cast("list[Row]", found)
 
     def _start_instances(self, uniform: list[Row]) -> dict[str, t.Any]:
-        s, scope = self._settings, self._scope
+        s = self._settings
         if s.cloud.lower() == "azurechinacloud":
             if s.graph_where:
                 raise ConfigError(
@@ -235,12 +236,7 @@ class GraphRoute:
                     "does not have them; use filters or query instead, or leave include_vmss_resource_groups empty"
                 )
             return {"lists": scale_sets.Reader(self._work, self._lists).start(uniform)}
-        groups = scope.vmss_groups.everywhere()
-        filters = self._filters()
-        started: dict[str, t.Any] = {"machines": self._start(graph.INSTANCE)}
-        if s.verify != "none" and (s.graph_where or filters.get("names") or filters.get("tags")):
-            started["counts"] = self._ask(graph.counts(graph.conditions({}, groups)), dict)
-        return started
+        return {"machines": self._start(graph.INSTANCE)}
 
     def _finish_instances(self, found: Rows, uniform: list[Row], more: dict[str, t.Any]) -> Rows:
         try:
@@ -252,7 +248,7 @@ class GraphRoute:
             self._work.notes.append(f"Resource Graph has no scale-set instances ({exc}); they are read set by set")
             more = {"lists": scale_sets.Reader(self._work, self._lists).start(uniform)}
         members = scale_sets.Reader(self._work, self._lists).finish(more["lists"], roots=True)
-        self.members = {one["id"].lower(): one["capacity"] for one in uniform}  # nothing is left to compare
+        self.from_lists = True
         return scale_sets.replaced(found, members)
 
     def _instances(self, found: Rows, uniform: list[Row], more: dict[str, t.Any]) -> Rows:
@@ -266,7 +262,6 @@ class GraphRoute:
             if scale_sets.set_of(one) not in unwanted and self._scope.vmss_groups.have(one["id"])
         ]
         addresses = self._rows(self._start_addresses(graph.INSTANCE_ADDRESS, read.nics), model.flat_address)
-        self.members = _counted(self._rows(more["counts"])) if "counts" in more else scale_sets.seen(machines)
         return found._replace(
             machines=found.machines + machines,
             nics=found.nics + read.nics,
@@ -285,12 +280,3 @@ def _machine(row: Row) -> Row:
         return model.flat_machine(row)
     row["instanceView"] = row["instanceView"] if isinstance(row.get("instanceView"), dict) else {}
     return row
-
-
-def _counted(rows: Iterable[Row]) -> dict[str, int]:
-    """Return the number of instances of each set, from rows of counts or of single ids."""
-    found: dict[str, int] = {}
-    for row in rows:
-        owner = str(row["id"]).lower().partition("/virtualmachines/")[0]
-        found[owner] = found.get(owner, 0) + int(row.get("instances", 1))
-    return found

@@ -54,7 +54,8 @@ class ListRoute:
         self._finish_networks(around, found)
         members = reader.finish(instances, roots=True)
         found = scale_sets.replaced(found, members)
-        self._tell_short(members)
+        if self._settings.verify != "none":
+            self._work.notes += scale_sets.short(members)
         _add_states(found.machines, [self._work.optional(task) for task in states])
         if subscriptions and self._work.gaps and not found.machines:
             raise AzureInventoryError("no machine could be read: " + "; ".join(self._work.gaps[:3]))
@@ -98,17 +99,6 @@ class ListRoute:
     def _finish_networks(self, tasks: Iterable[tuple[str, Task]], found: Rows) -> None:
         for kind, task in tasks:
             getattr(found, kind).extend(self._work.optional(task) or [])
-
-    def _tell_short(self, members: Iterable[scale_sets.Members]) -> None:
-        """Report sets whose list has another number of instances than their capacity."""
-        if self._settings.verify == "none":
-            return
-        for one in members:
-            capacity = one.scale_set["capacity"]
-            if one.machines is not None and capacity is not None and len(one.machines) < capacity:
-                self._work.notes.append(
-                    f"scale set {one.scale_set['name']} counts {capacity} instances and lists {len(one.machines)}"
-                )
 
     def _tell_nameless(self, machines: list[Row]) -> None:
         """Report it if the lists have no host name from inside any machine; that name may differ from the profile."""

@@ -7,11 +7,16 @@
 
 from __future__ import annotations
 
-import json
 import time
 import typing as t
 from urllib.parse import urlencode, urlsplit
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.reasons import (
+    Cause,
+    causes,
+    opened,
+    plain,
+)
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import pipeline
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import (
     BrokenAnswerError,
@@ -19,8 +24,6 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors imp
     Redactor,
     RequestError,
     ThrottledError,
-    causes,
-    plain,
 )
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import (
     CLOUDS,
@@ -96,7 +99,7 @@ class Client:
                     200, "RepeatedPage", f"the next link of {path} leads back to a page already read"
                 )
             seen.add(url)
-            answer = self._json("GET", url, None, wants="value")
+            answer = self._json("GET", url, None, wants="value", linked=len(seen) > 1)
             yield answer["value"]
             url = self._next(path, answer.get("nextLink"))
 
@@ -107,9 +110,9 @@ class Client:
     def _next(self, path: str, link: t.Any) -> str:
         if not link:
             return ""
-        here, there = urlsplit(self.endpoint), urlsplit(str(link))
+        there = urlsplit(str(link))
         home = "/".join(path.lower().split("/")[:3])
-        if (here.scheme, here.netloc) != (there.scheme, there.netloc) or not there.path.lower().startswith(home):
+        if _origin(self.endpoint) != _origin(str(link)) or not there.path.lower().startswith(home):
             raise BrokenAnswerError(
                 200,
                 "ForeignNextLink",
@@ -117,13 +120,19 @@ class Client:
             )
         return str(link)
 
-    def _json(self, method: str, url: str, body: t.Any, wants: str | None = None) -> dict[str, t.Any]:
+    def _json(
+        self, method: str, url: str, body: t.Any, wants: str | None = None, linked: bool = False
+    ) -> dict[str, t.Any]:
         def read(answer: t.Any, _empty: bool, last: bool) -> dict[str, t.Any] | None:
-            usable = isinstance(answer, dict) and (wants is None or isinstance(answer.get(wants), list))
-            # An invalid row may be correct in the next answer; otherwise the reader of the list reports it.
-            if usable and (last or wants is None or all(isinstance(row, dict) for row in answer[wants])):
-                return t.cast("dict[str, t.Any]", answer)
-            return None
+            if not isinstance(answer, dict) or (wants and answer.get("error")):
+                return None
+            rows = answer.get(wants) if wants else []
+            if not isinstance(rows, list):
+                return None
+            # An invalid row, or the rows of an empty last page, may be in the next answer; otherwise the reader of the
+            # list reports it.
+            doubted = wants and linked and not rows and not answer.get("nextLink")
+            return answer if last or (not doubted and all(isinstance(row, dict) for row in rows)) else None
 
         return self._repeated(method, url, body, read, wants).body
 
@@ -137,21 +146,25 @@ class Client:
                 continue
             if status >= 300:
                 raise _refused(status, headers, content, where, self.redact)
-            answer = _decoded(content)
+            answer = opened(content)
             last = attempt == _ATTEMPTS - 1
             found = read(answer, not content.strip(), last)
             if found is not None:
                 return Answer(status, headers, found)
             if not last:
                 time.sleep(0.2 * (attempt + 1))
+        if wants and isinstance(answer, dict) and answer.get("error"):
+            raise _refused(status, headers, content, where, self.redact)
         raise _broken(status, headers, content, where, wants)
 
 
-def _decoded(content: bytes) -> t.Any:
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host in lower case and port; 443 is the port of https."""
+    parts = urlsplit(url)
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        return None
+        return parts.scheme, parts.hostname, parts.port or {"https": 443}.get(parts.scheme)
+    except ValueError:
+        return parts.scheme, None, None
 
 
 def _broken(
@@ -159,7 +172,7 @@ def _broken(
 ) -> BrokenAnswerError:
     """Return the error of an answer that is not JSON, or that has no list with the name in wants."""
     kind = (headers.get("Content-Type") or "no content type").split(";")[0]
-    if isinstance(_decoded(content), dict):
+    if isinstance(opened(content), dict):
         missing = f"has no list {wants!r}"
     else:
         missing = f"is not JSON ({kind}, {len(content)} bytes)"
@@ -170,16 +183,8 @@ def _refused(
     status: int, headers: t.Mapping[str, str], content: bytes, where: str, redact: Callable[[str], str]
 ) -> RequestError:
     """Return the error of an answer; compute's 429 has its code at the top level, all others below C(error)."""
-    answer = _decoded(content)
-    body = answer if isinstance(answer, dict) else {}
-    error: dict[str, t.Any] = body["error"] if isinstance(body.get("error"), dict) else body
-    details = error.get("details")
-    inner = next(
-        (one for one in (details if isinstance(details, list) else []) if isinstance(one, dict) and one.get("code")), {}
-    )
-    code = plain(inner.get("code") or error.get("code") or "Error", redact, 100)
-    message = plain(inner.get("message") or error.get("message") or "no explanation", redact, 500)
-    return RequestError(status, code, message, _request_id(headers), where, causes=causes(error, redact))
+    found = causes(opened(content), redact) or [Cause("Error", "no explanation")]
+    return RequestError(status, found[0].code, found[0].message, _request_id(headers), where, causes=found)
 
 
 def _request_id(headers: t.Mapping[str, str]) -> str:

@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import typing as t
 from urllib.parse import quote
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.reasons import Cause, explained
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import AzureInventoryError
 
 _HIDDEN = "(hidden)"
@@ -22,14 +22,6 @@ _PATTERNS = (
     re.compile(r"()eyJ[\w-]{8,}(?:\.[\w-]*)*"),
     re.compile(r"(?i)((?:client_secret|client_assertion|access_token|password)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;]+"),
 )
-
-
-class Cause(t.NamedTuple):
-    """One reason of a refusal; target is the resource that it is about, or empty."""
-
-    code: str
-    message: str
-    target: str = ""
 
 
 class RequestError(AzureInventoryError):
@@ -58,9 +50,18 @@ class RequestError(AzureInventoryError):
         """Return whether the caller lacks a permission."""
         return self.status in (401, 403)
 
+    def explained(self) -> str:
+        """Return the causes in one line with what to do, the request ID at the end."""
+        suffix = f" (request id {self.request_id})" if self.request_id else ""
+        return explained(self.causes) + suffix
+
 
 class BrokenAnswerError(RequestError):
     """The answer is truncated, not JSON, or not of the documented form."""
+
+    def explained(self) -> str:
+        """Return the message: there are no causes."""
+        return str(self)
 
 
 class NoAnswerError(RequestError):
@@ -69,6 +70,10 @@ class NoAnswerError(RequestError):
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(status, type(self).__name__, text, text=text)
 
+    def explained(self) -> str:
+        """Return the message: there are no causes."""
+        return str(self)
+
 
 class ThrottledError(NoAnswerError):
     """Azure requests a longer pause than allowed."""
@@ -76,32 +81,6 @@ class ThrottledError(NoAnswerError):
 
 class SlowError(NoAnswerError):
     """An answer did not arrive within its share of the deadline."""
-
-
-def causes(error: t.Any, redact: t.Callable[[str], str], depth: int = 8) -> list[Cause]:
-    """Return the innermost reasons of an error of Resource Manager, which nests them in details or as JSON in text."""
-    if not isinstance(error, dict):
-        return []
-    details = error.get("details")
-    inside = [*(details if isinstance(details, list) else []), _quoted(error.get("message"))]
-    found = [cause for one in inside for cause in causes(one, redact, depth - 1)] if depth else []
-    if found or not (error.get("code") or error.get("message")):
-        return list(dict.fromkeys(found))
-    message = plain(error.get("message") or "no explanation", redact, 1000)
-    return [
-        Cause(plain(error.get("code") or "Error", redact, 100), message, plain(error.get("target") or "", redact, 300))
-    ]
-
-
-def _quoted(message: t.Any) -> t.Any:
-    """Return the error that a message quotes as JSON, or None."""
-    if not isinstance(message, str) or not message.lstrip().startswith("{"):
-        return None
-    try:
-        answer = json.loads(message)
-    except (ValueError, RecursionError):
-        return None
-    return answer.get("error", answer) if isinstance(answer, dict) else None
 
 
 class Redactor:
@@ -128,8 +107,3 @@ class Redactor:
         for pattern in _PATTERNS:
             text = pattern.sub(lambda match: match[1] + _HIDDEN, text)
         return text
-
-
-def plain(text: t.Any, redact: t.Callable[[str], str], limit: int) -> str:
-    """Return an external message in one line, without secrets; secrets are removed before it is truncated."""
-    return redact(" ".join(str(text).split()))[:limit]

@@ -69,7 +69,7 @@ def _has_tags(tags: Mapping[str, t.Any], wanted: Mapping[str, t.Any]) -> bool:
 def may_meet(row: Record, filters: Mapping[str, t.Any]) -> bool:
     """Return whether a machine can match the filters, from its entry in a list of names."""
     names, locations = filters.get("names"), filters.get("locations")
-    if names and str(model.last(row["id"])).lower() not in names:
+    if names and str(row.get("name") or model.last(row["id"])).lower() not in names:
         return False
     if locations and row.get("location") and str(row["location"]).lower() not in locations:
         return False

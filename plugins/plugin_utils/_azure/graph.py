@@ -181,17 +181,6 @@ def ids(kind: str, where: Iterable[str]) -> Query:
     return Query(text, text)
 
 
-def counts(where: Iterable[str]) -> Query:
-    """Return the query for the number of instances of each uniform set; its replacement returns their ids."""
-    lines = [
-        *_source(INSTANCE, where),
-        "| project id = tostring(split(tolower(id), '/virtualmachines/')[0])",
-        "| summarize instances = count() by id",
-        "| order by id asc",
-    ]
-    return Query("\n".join(lines), ids(INSTANCE, where).text)
-
-
 SUBSCRIPTIONS = Query(
     *[
         """resourcecontainers
@@ -299,6 +288,8 @@ class _Reader:
     def page(self, convert: Callable[[Row], t.Any], token: str = "", skip: int = 0) -> Page:
         """Return one complete page."""
         answer = self._answer(token, skip)
+        if answer.get("error"):
+            raise _InconsistentError("Resource Graph's answer has an error beside its rows")
         data = answer.get("data")
         if not isinstance(data, list):
             raise _InconsistentError("Resource Graph's answer has no list 'data'")

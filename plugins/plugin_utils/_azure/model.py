@@ -94,7 +94,7 @@ def _flat_ip(item: Mapping[str, t.Any]) -> Row:
     return {
         "primary": bool(p.get("primary")),
         "private": p.get("privateIPAddress"),
-        "v6": p.get("privateIPAddressVersion") == "IPv6",
+        "v6": _is_v6(p.get("privateIPAddress"), p.get("privateIPAddressVersion")),
         "subnet": _mapping(p.get("subnet")).get("id"),
         "public": str(public.get("id") or "").lower(),
     }
@@ -103,13 +103,19 @@ def _flat_ip(item: Mapping[str, t.Any]) -> Row:
 def flat_address(item: Mapping[str, t.Any]) -> Row:
     """Return a public address of either route."""
     p = _mapping(item.get("properties"))
+    ip = item.get("ip") or p.get("ipAddress")
     return {
         "id": item.get("id"),
         "name": item.get("name"),
-        "ip": item.get("ip") or p.get("ipAddress"),
+        "ip": ip,
         "fqdn": item.get("fqdn") or _mapping(p.get("dnsSettings")).get("fqdn"),
-        "v6": (item.get("version") or p.get("publicIPAddressVersion")) == "IPv6",
+        "v6": _is_v6(ip, item.get("version") or p.get("publicIPAddressVersion")),
     }
+
+
+def _is_v6(address: t.Any, version: t.Any) -> bool:
+    """Return whether an address is of IPv6; the lists of scale sets may lack the version."""
+    return ":" in address if address else str(version).lower() == "ipv6"
 
 
 def flat_scale_set(item: Mapping[str, t.Any]) -> Row:

@@ -66,12 +66,18 @@ def seen(machines: Iterable[Row]) -> dict[str, int]:
     return found
 
 
-def outdated(scale_sets: Iterable[Row], members: Mapping[str, int]) -> list[Row]:
-    """Return the sets whose number of members differs from the capacity in Resource Manager."""
+def is_short(members: Members) -> bool:
+    """Return whether the list of a set has fewer instances than its capacity, so that it may be incomplete."""
+    return members.machines is not None and len(members.machines) < (members.scale_set["capacity"] or 0)
+
+
+def short(answers: Iterable[Members]) -> list[str]:
+    """Return a remark for each set whose list is short."""
     return [
-        one
-        for one in scale_sets
-        if one["capacity"] is not None and members.get(one["id"].lower(), 0) != one["capacity"]
+        f"scale set {one.scale_set['name']} counts {one.scale_set['capacity']} instances and lists "
+        f"{len(one.machines or [])}"
+        for one in answers
+        if is_short(one)
     ]
 
 
@@ -82,12 +88,18 @@ def without(rows: Iterable[Row], scale_sets: Iterable[Row]) -> list[Row]:
 
 
 def replaced(found: Rows, answers: Iterable[Members]) -> Rows:
-    """Return the rows with those of some sets replaced by the lists of these sets; a failed list changes nothing."""
+    """
+    Return the rows with those of some sets replaced by the lists of these sets.
+
+    A failed list changes nothing, and a short list drops nothing.
+    """
     members = list(answers)
     for kind in ("machines", "nics", "addresses"):
         read = [one for one in members if getattr(one, kind) is not None]
-        kept = without(getattr(found, kind), [one.scale_set for one in read])
-        found = found._replace(**{kind: kept + flat(getattr(one, kind) for one in read)})
+        new = flat(getattr(one, kind) for one in read)
+        kept = without(getattr(found, kind), [one.scale_set for one in read if not is_short(one)])
+        listed = model.by_id(new)
+        found = found._replace(**{kind: [row for row in kept if str(row["id"]).lower() not in listed] + new})
     return found
 
 
@@ -98,30 +110,33 @@ class Reader:
         self._work = work
         self._lists = lists
 
-    def start(self, scale_sets: Iterable[Row]) -> list[tuple[Row, list[Task]]]:
-        """Start to read instances, interfaces and addresses of each set."""
-        lists = self._lists
-        kinds = {
-            "instances": lists.instances,
-            "network interfaces": lists.instance_nics,
-            "public addresses": lists.instance_addresses,
-        }
+    def instances(self, scale_set: Row) -> Task:
+        """Start to read the instances of a set."""
+        return self._start("instances", self._lists.instances, scale_set)
+
+    def start(self, scale_sets: Iterable[Row], begun: Mapping[str, Task] | None = None) -> list[tuple[Row, list[Task]]]:
+        """Start to read instances, interfaces and addresses of each set; begun are lists of instances in progress."""
         return [
             (
                 one,
                 [
-                    self._work.start(f"{kind} of scale set {one['name']}", function, one["id"])
-                    for kind, function in kinds.items()
+                    (begun or {}).get(one["id"].lower()) or self.instances(one),
+                    self._start("network interfaces", self._lists.instance_nics, one),
+                    self._start("public addresses", self._lists.instance_addresses, one),
                 ],
             )
             for one in scale_sets
         ]
 
+    def _start(self, kind: str, function: Callable[[str], list[Row]], scale_set: Row) -> Task:
+        return self._work.start(f"{kind} of scale set {scale_set['name']}", function, scale_set["id"])
+
     def finish(self, started: Iterable[tuple[Row, list[Task]]], roots: bool = False) -> list[Members]:
         """
         Return the answers. Instances that cannot be read are a gap that names the set; their known rows remain.
 
-        With roots there are no known rows, so that only a refusal is a gap and a failure is an error.
+        With roots there are no known rows, so that only a refusal is a gap and a failure is an error; a set that was
+        deleted in the meantime is neither.
         """
         found = []
         refused: list[tuple[Row, str]] = []
@@ -135,9 +150,9 @@ class Reader:
                 found.append(Members(one, None, None, None))
                 continue
             found.append(Members(one, machines, *(self._work.optional(task) for task in others)))
-        gone = self._gone([one for one, text in refused if " answered 404 " in text])
+        gone = self._gone([one for one, text in refused if roots and " answered 404 " in text])
         self._work.gaps += [text for one, text in refused if one["id"].lower() not in gone]
-        return [one._replace(machines=[]) if one.scale_set["id"].lower() in gone else one for one in found]
+        return found
 
     def _gone(self, scale_sets: list[Row]) -> set[str]:
         """Return the sets that the current list no longer contains: they were deleted in the meantime."""

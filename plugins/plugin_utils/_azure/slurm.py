@@ -74,14 +74,19 @@ def belongs(record: Record, cluster: str, role_tag: str) -> bool:
     return str(own).lower() == cluster.lower() if own else bool(tag(record["tags"], role_tag))
 
 
-def clusters_of_controllers(records: Iterable[Record], role_tag: str) -> dict[str, str]:
-    """Return the clusters that have a controller, each with the name of one controller."""
-    found: dict[str, str] = {}
+def clusters(records: Iterable[Record], role_tag: str = "") -> dict[str, list[str]]:
+    """
+    Return the clusters of machines, each with the names of its machines; the case of the first tag is kept.
+
+    With a role tag, only machines that get a Slurm group count.
+    """
+    found: dict[str, tuple[str, list[str]]] = {}
     for record in records:
+        name = str(record["slurm_cluster"] or "")
         with contextlib.suppress(UnknownRoleError):
-            if record["slurm_cluster"] and "slurm_controller" in groups(record["tags"], role_tag):
-                found.setdefault(str(record["slurm_cluster"]).lower(), record["name"])
-    return found
+            if name and (not role_tag or groups(record["tags"], role_tag)):
+                found.setdefault(name.lower(), (name, []))[1].append(record["name"])
+    return dict(sorted(found.values(), key=lambda one: one[0].lower()))
 
 
 def left_to_controller(records: Iterable[Record], role_tag: str, roles: Iterable[str]) -> dict[str, list[str]]:

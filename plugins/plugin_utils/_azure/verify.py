@@ -6,8 +6,9 @@
 """
 Check completeness: compare the answer of Resource Graph with Resource Manager.
 
-Resource Graph can be out of date. Resource Manager returns the number of instances of uniform scale sets, and the names
-of all other machines. Differences are read from its lists. What cannot be compared or read is a gap.
+Resource Graph can be out of date. Resource Manager returns the instances of uniform scale sets, and the names of all
+other machines; ids are compared, because members change while their number stays. Differences are read from its lists.
+What cannot be compared or read is a gap.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import filters, model, scale_sets
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import filters, graph, model, scale_sets
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import RequestError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.work import OPTIONAL, Rows, Task, Work
 
@@ -46,6 +47,8 @@ class Check:
         self._scope = scope
         self._settings = settings
         self._reader = scale_sets.Reader(work, lists)
+        self._instance_views: dict[str, Row] = {}
+        self._gone: set[str] = set()  # machines that two lists of Resource Manager lack
         self._states: dict[str, Task] = {}
         self._existing: dict[str, Task] = {}
         if scope.vm_groups and settings.verify != "none":
@@ -71,11 +74,15 @@ class Check:
     # Scale sets
 
     def _with_sets(self, found: Rows, uniform: list[Row], by_graph: GraphRoute) -> Rows:
-        """Read sets again that Resource Graph does not know completely, and sets whose placement groups are needed."""
+        """Read sets again whose instances Resource Graph does not know, and sets whose placement groups are needed."""
         s = self._settings
         chosen = model.by_id(one for one in uniform if s.placement_groups and not one["single"])
-        if s.verify != "none":
-            behind = scale_sets.outdated(uniform, by_graph.members)
+        lists: dict[str, Task] = {}
+        known = {str(one["id"]).lower() for one in found.machines if _is_instance(one)}
+        in_graph = by_graph.ids(graph.INSTANCE) if s.graph_where and uniform and not by_graph.from_lists else known
+        if s.verify != "none" and not by_graph.from_lists:
+            lists = {one["id"].lower(): self._reader.instances(one) for one in uniform}
+            behind = [one for one in uniform if self._differs(lists[one["id"].lower()], one, known, in_graph)]
             if behind:
                 names = ", ".join(str(one["name"]) for one in behind[:10])
                 self._work.notes.append(
@@ -84,18 +91,35 @@ class Check:
             chosen.update(model.by_id(behind))
         if not chosen:
             return found
-        members = self._reader.finish(self._reader.start(chosen.values()))
+        members = self._reader.finish(self._reader.start(chosen.values(), lists))
+        if s.verify != "none":
+            self._work.notes += scale_sets.short(members)
         if s.graph_where:
-            members = [self._known_only(one, found, by_graph) for one in members]
+            members = [self._known_only(one, known, in_graph) for one in members]
         return scale_sets.replaced(found, members)
 
-    def _known_only(self, members: scale_sets.Members, found: Rows, by_graph: GraphRoute) -> scale_sets.Members:
+    def _differs(self, task: Task, scale_set: Row, known: set[str], in_graph: set[str]) -> bool:
+        """Return whether the list of a set has other instances than Resource Graph, or cannot be read."""
+        try:
+            rows = model.by_id(self._work.result(task, OPTIONAL))
+        except RequestError:
+            return True  # the reader of the set reports it
+        self._instance_views.update({key: row["instanceView"] for key, row in rows.items()})
+        owner = f"{scale_set['id'].lower()}/"
+        new = {key for key, row in rows.items() if key not in in_graph and filters.may_meet(row, self._rules())}
+        return bool(new or {key for key in known - set(rows) if key.startswith(owner)})
+
+    def _rules(self) -> Row:
+        """Return the filters that a row can be held against; members get the tags of their set later."""
+        s = self._settings
+        return {name: value for name, value in s.filters.items() if not (s.vmss_tags and name == "tags")}
+
+    def _known_only(self, members: scale_sets.Members, known: set[str], in_graph: set[str]) -> scale_sets.Members:
         """Return the instances that graph_where has selected; report how many it could not decide."""
         if members.machines is None:
             return members
-        known = {str(one["id"]).lower() for one in found.machines}
-        undecided = len(members.machines) - by_graph.members.get(members.scale_set["id"].lower(), 0)
-        if undecided > 0:
+        undecided = len(set(model.by_id(members.machines)) - in_graph)
+        if undecided:
             self._work.gaps.append(
                 f"{undecided} instances of scale set {members.scale_set['name']}: Resource Graph does not know them "
                 "yet, so that graph_where cannot decide about them"
@@ -124,18 +148,19 @@ class Check:
     def _with_new_machines(self, found: Rows, by_graph: GraphRoute) -> Rows:
         s = self._settings
         graph_ids = {str(one["id"]).lower() for one in found.machines if not _is_instance(one)}
-        # Members get the tags of their set later.
-        rules = {name: value for name, value in s.filters.items() if not (s.vmss_tags and name == "tags")}
+        rules = self._rules()
         rows = {
             str(row["id"]).lower(): row
             for one in self._existing
             for row in self._rows_of(one, graph_ids)
             if self._scope.vm_groups.have(row["id"]) and filters.may_meet(row, rules)
         }
+        if self._gone:
+            found = found._replace(machines=[one for one in found.machines if str(one["id"]).lower() not in self._gone])
         unknown = sorted(set(rows) - graph_ids)
         undecided = s.graph_where or (rules.get("tags") and not all("tags" in rows[one] for one in unknown))
         if unknown and undecided:
-            unknown = sorted(set(unknown) - by_graph.ids())
+            unknown = sorted(set(unknown) - by_graph.ids(graph.VM))
         if unknown and s.graph_where:
             self._work.gaps.append(
                 f"{len(unknown)} machines are not in Resource Graph yet, so that graph_where cannot decide about them: "
@@ -150,25 +175,27 @@ class Check:
         return self._with_flexible_members(found)
 
     def _rows_of(self, subscription: str, graph_ids: set[str]) -> list[Row]:
-        """Return what exists, from the list of states if the list of names is refused or contradicts Resource Graph."""
+        """Return what exists; the list of states counts where it is read, or where the list of names is in doubt."""
         try:
             rows = self._work.result(self._existing[subscription], OPTIONAL / 2)
         except RequestError as exc:
             if exc.status == 401:
                 raise
             rows = None
-        start = f"/subscriptions/{subscription}/"
-        listed = {str(row["id"]).lower() for row in rows or []}
-        doubted = rows is not None and any(one.startswith(start) and one not in listed for one in graph_ids)
-        if rows is not None and not doubted:
+        listed = set(model.by_id(rows or []))
+        missing = {one for one in graph_ids - listed if one.startswith(f"/subscriptions/{subscription}/")}
+        if rows is not None and not missing and self._settings.verify != "all":
             return t.cast("list[Row]", rows)
         task = self._start_states(subscription)
         if rows is None:
             return [{"id": one} for one in self._work.optional(task) or {}]
         try:
-            return [*rows, *({"id": one} for one in self._work.result(task, OPTIONAL) if one not in listed)]
+            states = self._work.result(task, OPTIONAL)
         except RequestError:
             return t.cast("list[Row]", rows)
+        if rows and states:
+            self._gone |= missing - set(states)
+        return [*rows, *({"id": one} for one in states if one not in listed)]
 
     def _added(self, found: Rows, groups: dict[str, set[str]], wanted: set[str] | None) -> Rows:
         """Return the known rows with those machines of some groups that are selected and new."""
@@ -214,19 +241,15 @@ class Check:
     # States and ids
 
     def _with_true_states(self, found: Rows) -> Rows:
-        """Read power states from Resource Manager, and drop machines that it no longer has."""
-        answers = {one: self._work.optional(self._start_states(one)) for one in self._scope.subscriptions}
-        states: dict[str, Row] = {}
-        for answer in answers.values():
-            states.update(answer or {})
-        kept = [
+        """Read power states from Resource Manager."""
+        states = dict(self._instance_views)
+        for one in self._scope.subscriptions:
+            states.update(self._work.optional(self._start_states(one)) or {})
+        merged = [
             {**one, "instanceView": _merged(one["instanceView"], states.get(str(one["id"]).lower()))}
             for one in found.machines
-            if str(one["id"]).lower() in states
-            or _is_instance(one)
-            or not answers.get(model.part(one["id"], "subscriptions").lower())
         ]
-        return found._replace(machines=kept)
+        return found._replace(machines=merged)
 
     def _with_exact_ids(self, found: Rows, uniform: list[Row]) -> Rows:
         """Write ids with the case of Compute, from which azure_rm derives its names."""

@@ -37,16 +37,13 @@ def lines(cluster: Mapping[str, t.Any], capacities: Mapping[str, int]) -> list[s
         return []
     currency, found = cluster["prices"]["currency"], items(cluster, capacities)
     known = [item for item in found if item.price is not None]
-    now, most = (sum(count * (item.price or 0) for item, count in pairs) for pairs in _totals(known))
+    now = sum(item.count * (item.price or 0) for item in known)
+    most = sum(item.most * (item.price or 0) for item in known)
     missing = [item.what for item in found if item.price is None and item.most]
     without = f"; no price for {', '.join(dict.fromkeys(missing))}" if missing else ""
     each = [f"  {item.count} x {item.what}: {item.count * (item.price or 0):.2f} {currency} per hour" for item in known]
     total = f"costs: {now:.2f} {currency} per hour, {most:.2f} with all nodes{without}"
     return [total, *each, "  disks, addresses and traffic are not counted"]
-
-
-def _totals(known: list[Item]) -> tuple[list[tuple[Item, int]], list[tuple[Item, int]]]:
-    return [(item, item.count) for item in known], [(item, item.most) for item in known]
 
 
 def _machines(cluster: Mapping[str, t.Any]) -> Iterator[Item]:

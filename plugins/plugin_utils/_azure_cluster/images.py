@@ -20,6 +20,11 @@ _URN = re.compile(r"[A-Za-z0-9._-]+(:[A-Za-z0-9._-]+){3}")
 _ID = re.compile(r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/\S+", re.IGNORECASE)
 
 
+# Publishers whose images have no purchase plan, which the template would have to name: "Find Azure Marketplace
+# image information using the Azure CLI", https://learn.microsoft.com/azure/virtual-machines/linux/cli-ps-findimage.
+_FREE = ("canonical", "debian", "microsoft-dsvm")
+
+
 def problems(where: str, image: str | None) -> Iterator[str]:
     """Yield the fault of an image: its version must be pinned, so that a node of next month equals those of today."""
     path = f"{where}.image".lstrip(".")
@@ -29,6 +34,8 @@ def problems(where: str, image: str | None) -> Iterator[str]:
         yield wrong(path, image, f"publisher:offer:sku:version, such as {sizes.image()}, or the id of an image")
     elif image.endswith(":latest"):
         yield wrong(path, image, f"a version, such as {sizes.image()}: two nodes must not differ by their date")
+    elif image.partition(":")[0].lower() not in _FREE:
+        yield wrong(path, image, f"an image of {', '.join(_FREE)}, because others may need a purchase plan, or an id")
 
 
 def reference(image: str) -> dict[str, str]:

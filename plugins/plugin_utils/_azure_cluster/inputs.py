@@ -44,6 +44,15 @@ _RESERVED = re.compile(
 )
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _SIZE = re.compile(r"Standard_[A-Za-z0-9_]+")
+# Sizes without accelerated networking: "Bv1 sizes series" (B12ms, B16ms and B20ms have it) and "Av2 sizes series",
+# https://learn.microsoft.com/azure/virtual-machines/sizes/general-purpose/bv1-series and av2-series.
+_SLOW = re.compile(r"Standard_(A\d.*|B[1248]l?m?s2?)", re.IGNORECASE)
+# p is an Arm processor: "Azure VM sizes naming conventions",
+# https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions.
+_ARM = re.compile(r"Standard_[a-z]+\d+(-\d+)?[a-z]*p[a-z]*_", re.IGNORECASE)
+# Most data disks: "Dasv5 sizes series" and its relatives, remote storage,
+# https://learn.microsoft.com/azure/virtual-machines/sizes/general-purpose/dasv5-series. No size has more than 64.
+_D_SIZE = re.compile(r"Standard_D(\d+)[a-z]*_v[345]", re.IGNORECASE)
 # What the controller serves with storage of type head: the defaults of role nfs.
 HEAD_PATHS = ("/home", "/shared")
 # Azure's limit of a system disk in GiB; of data disks 32,767.
@@ -117,17 +126,35 @@ def _machines(cluster: Cluster) -> Iterator[str]:
     """Check the controller and the login machines."""
     for part in ("controller", "login"):
         machine = cluster[part]
-        if not _SIZE.fullmatch(machine["vm_size"]):
-            yield wrong(f"{part}.vm_size", machine["vm_size"], "a VM size, such as Standard_D8as_v5")
+        yield from _head_size(part, machine, cluster)
         yield from _system_disk(f"{part}.os_disk", machine["os_disk"])
         yield from set_inputs.zone_problems(part, machine)
         yield from images.problems(part, machine["image"])
     if not 0 <= cluster["login"]["count"] <= 16:
         yield wrong("login.count", cluster["login"]["count"], "0 to 16")
-    for index, disk in enumerate(cluster["controller"]["data_disks"]):
+    disks, most = cluster["controller"]["data_disks"], _most_disks(cluster["controller"]["vm_size"])
+    if len(disks) > most:
+        allowed = f"at most {most}, the limit of {cluster['controller']['vm_size']}"
+        yield wrong("controller.data_disks", f"{len(disks)} disks", allowed)
+    for index, disk in enumerate(disks):
         if not 1 <= disk["size_gib"] <= _MAX_DATA_DISK:
             yield wrong(f"controller.data_disks[{index}].size_gib", disk["size_gib"], f"1 to {_MAX_DATA_DISK}")
     yield from images.problems("", cluster["image"])
+
+
+def _head_size(part: str, machine: Mapping[str, t.Any], cluster: Cluster) -> Iterator[str]:
+    size = machine["vm_size"]
+    if not _SIZE.fullmatch(size):
+        yield wrong(f"{part}.vm_size", size, "a VM size, such as Standard_D8as_v5")
+    elif _SLOW.fullmatch(size):
+        yield wrong(f"{part}.vm_size", size, "a size with accelerated networking, such as Standard_D8as_v5")
+    elif _ARM.match(size) and (machine["image"] or cluster["image"]) == sizes.image():
+        yield wrong(f"{part}.image", machine["image"], f"an image for Arm, because {size} has an Arm processor")
+
+
+def _most_disks(size: str) -> int:
+    match = _D_SIZE.fullmatch(size)
+    return min(2 * int(match[1]), 32) if match else 64
 
 
 def _system_disk(where: str, disk: Mapping[str, t.Any]) -> Iterator[str]:
@@ -140,9 +167,10 @@ def _access(cluster: Cluster) -> Iterator[str]:
     access = cluster["access"]
     for index, network in enumerate(access.get("allowed_from") or ()):
         where = f"access.allowed_from[{index}]"
-        if subnets.parsed(network) is None:
+        parsed = subnets.parsed(network)
+        if parsed is None:
             yield wrong(where, network, "a network such as 203.0.113.0/24")
-        elif t.cast("t.Any", subnets.parsed(network)).prefixlen < 8:
+        elif parsed.prefixlen < 8:
             yield wrong(where, network, "a network of /8 or smaller: ssh is not open to the whole Internet")
     if access["type"] == "public" and not access["allowed_from"]:
         yield wrong("access.allowed_from", [], "one network or more")
@@ -153,7 +181,7 @@ def _storage(cluster: Cluster) -> Iterator[str]:
     paths: dict[str, int] = {}
     for index, storage in enumerate(cluster["storage"]):
         where, kind = f"storage[{index}]", storage["type"]
-        low, high, step = _CAPACITIES.get(kind, (0, 0, 0))
+        low, high, step = _CAPACITIES.get(storage.get("sku", kind), (0, 0, 0))
         key = "size_tib" if kind == "amlfs" else "size_gib"
         if step and (not low <= storage[key] <= high or storage[key] % step):
             yield wrong(f"{where}.{key}", storage[key], f"{low} to {high} in steps of {step}")
@@ -169,10 +197,18 @@ def _storage(cluster: Cluster) -> Iterator[str]:
 
 
 # Azure Files NFS: 100 to 102,400 GiB, provisioned v1 (azure-docs, articles/storage/files/understanding-billing.md).
-# ANF: a pool of 1 to 500 TiB in steps of 1 TiB (azure-netapp-files-resource-limits.md).
-# AMLFS-Durable-Premium-125: 16 to 128 TiB in steps of 16 (azure-managed-lustre, create-file-system-portal.md); other
-# speeds have other steps, which the validation of Resource Manager knows.
-_CAPACITIES = {"azure_files": (100, 102400, 1), "anf": (1024, 512000, 1024), "amlfs": (4, 1536, 4)}
+# ANF: a pool in steps of 1 TiB, with a regular volume of at most 100 TiB: "Resource limits for Azure NetApp Files",
+# https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-resource-limits.
+# AMLFS: "Create an Azure Managed Lustre file system in the Azure portal", throughput configurations,
+# https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal.
+_CAPACITIES = {
+    "azure_files": (100, 102400, 1),
+    "anf": (1024, 102400, 1024),
+    "AMLFS-Durable-Premium-40": (48, 1536, 48),
+    "AMLFS-Durable-Premium-125": (16, 512, 16),
+    "AMLFS-Durable-Premium-250": (8, 256, 8),
+    "AMLFS-Durable-Premium-500": (4, 128, 4),
+}
 
 
 def _prices(cluster: Cluster) -> Iterator[str]:

@@ -92,9 +92,21 @@ def _machine(scope: Scope, name: str, role: str, machine: Machine) -> Resource:
             "storageProfile": _storage(scope, machine),
             "osProfile": _system(scope, name),
             "networkProfile": {"networkInterfaces": [_attached(interface)]},
+            "securityProfile": security(scope),
             "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
         },
     )
+
+
+def security(scope: Scope) -> Resource:
+    """
+    Return the security profile of all machines, always with a type.
+
+    With Compute API 2025-11-01 and newer, no profile can mean Trusted Launch: Secure Boot refuses the OFED modules of
+    the HPC images. Source: "SecurityTypes Enum",
+    https://learn.microsoft.com/python/api/azure-mgmt-compute/azure.mgmt.compute.models.securitytypes
+    """
+    return {"securityType": scope.cluster["security_type"]}
 
 
 def _attached(interface: str) -> Resource:
@@ -125,11 +137,16 @@ def _storage(scope: Scope, machine: Machine) -> Resource:
 
 
 def _data_disk(number: int, disk: Mapping[str, t.Any]) -> Resource:
+    """
+    Return a data disk, which remains if its machine is deleted, because it may have the homes of all people.
+
+    Source: "Delete a VM and attached resources", https://learn.microsoft.com/azure/virtual-machines/delete
+    """
     return {
         "lun": number,
         "createOption": "Empty",
         "caching": "None",
-        "deleteOption": "Delete",
+        "deleteOption": "Detach",
         "diskSizeGB": disk["size_gib"],
         "managedDisk": {"storageAccountType": disk["sku"]},
     }

@@ -16,15 +16,15 @@ import hashlib
 import re
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import values
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster.values import wrong
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 # Resource groups may have 90 characters, virtual machines of Linux 64, the host name of an instance is its prefix and
 # six characters. A cluster name of 20 and a set name of 20 leave room for the suffix of a group.
-CLUSTER = re.compile(r"[a-z][a-z0-9-]{1,18}[a-z0-9]")
-SET = re.compile(r"[a-z][a-z0-9-]{0,18}[a-z0-9]|[a-z]")
+CLUSTER = re.compile(r"(?!.*--)[a-z][a-z0-9-]{1,18}[a-z0-9]")
+SET = re.compile(r"(?!.*--)[a-z][a-z0-9-]{0,18}[a-z0-9]|[a-z]")
 _GROUP = re.compile(r"[A-Za-z0-9_().-]{0,89}[A-Za-z0-9_()-]")
 _TAG_NAME = re.compile(r"[^<>%&\\?/\x00-\x1f]{1,512}")
 # Azure allows 50 tags; storage accounts only 128 characters in a name. The template adds at most six.
@@ -33,9 +33,19 @@ MAX_TAGS = 50
 OUR_TAGS = ("slurm_cluster", "slurm_role", "gpucluster_set", "gpucluster_delete_after", "gpucluster_cluster")
 
 
+def of_set(cluster: str, name: str) -> str:
+    """Return the name of what a set has in a resource group: no other cluster and set have it."""
+    return f"{cluster}--{name}"
+
+
 def scale_set(cluster: str, name: str, number: int) -> str:
     """Return the name of the scale set of a placement group; the first group of a set never changes its name."""
-    return f"{cluster}-{name}" if number == 1 else f"{cluster}-{name}-{number}"
+    return of_set(cluster, name) if number == 1 else f"{of_set(cluster, name)}--{number}"
+
+
+def host_prefix(scale_set: str) -> str:
+    """Return the begin of the host names of a scale set, which are unique within a cluster only."""
+    return f"{scale_set.replace('--', '-')}-"
 
 
 def storage_account(cluster: str, subscription: str, group: str) -> str:
@@ -47,25 +57,21 @@ def storage_account(cluster: str, subscription: str, group: str) -> str:
 def problems(cluster: Mapping[str, t.Any]) -> Iterator[str]:
     """Yield the faults of names and tags."""
     if not CLUSTER.fullmatch(cluster["name"]):
-        yield _wrong("name", cluster["name"], "3 to 20 lower-case letters, digits and -, beginning with a letter")
+        yield wrong("name", cluster["name"], "3 to 20 lower-case letters, digits and single -, beginning with a letter")
     group = cluster["resource_group"]
     if group is not None and not _GROUP.fullmatch(group):
-        yield _wrong("resource_group", group, "1 to 90 letters, digits and _-.(), without a dot at the end")
+        yield wrong("resource_group", group, "1 to 90 letters, digits and _-.(), without a dot at the end")
     yield from _tags(cluster["tags"])
 
 
 def _tags(tags: Mapping[t.Any, t.Any]) -> Iterator[str]:
     if len(tags) > MAX_TAGS - _OWN_TAGS:
-        yield _wrong("tags", f"{len(tags)} tags", f"at most {MAX_TAGS - _OWN_TAGS}, because Azure allows {MAX_TAGS}")
+        yield wrong("tags", f"{len(tags)} tags", f"at most {MAX_TAGS - _OWN_TAGS}, because Azure allows {MAX_TAGS}")
     ours = {name.lower() for name in OUR_TAGS}
     for name, value in tags.items():
         if not _TAG_NAME.fullmatch(str(name)) or str(name).lower().startswith(("azure", "microsoft", "windows")):
-            yield _wrong("tags", name, "names of 1 to 512 characters without <>%&\\?/, not beginning with azure")
+            yield wrong("tags", name, "names of 1 to 512 characters without <>%&\\?/, not beginning with azure")
         elif str(name).lower() in ours:
-            yield _wrong("tags", name, f"names other than {', '.join(OUR_TAGS)}, which the template sets")
+            yield wrong("tags", name, f"names other than {', '.join(OUR_TAGS)}, which the template sets")
         if isinstance(value, (dict, list)) or len(str(value)) > 256:
-            yield _wrong(f"tags.{name}", value, "a text of at most 256 characters")
-
-
-def _wrong(where: str, value: t.Any, allowed: str) -> str:
-    return values.wrong(where, value, allowed)
+            yield wrong(f"tags.{name}", value, "a text of at most 256 characters")

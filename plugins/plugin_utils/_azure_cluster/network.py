@@ -6,8 +6,10 @@
 """
 The network of a cluster: subnets, NAT, and security groups that admit only what is used.
 
-The security groups are on the interfaces, so that they also apply in an existing network. Each ends with a rule that
-refuses everything else, because the default rules of Azure admit the whole virtual network and its peers.
+The security groups are on the interfaces, so that they also apply in an existing network, and on the subnets, because
+landing zones refuse subnets without one (policy Deny-Subnet-Without-Nsg of Azure/Enterprise-Scale). Those of machines
+end with a rule that refuses everything else, because the default rules of Azure admit the whole virtual network and its
+peers. Those of services keep the default rules.
 """
 
 from __future__ import annotations
@@ -23,13 +25,31 @@ if t.TYPE_CHECKING:
 # Ports by who listens: sshd; slurmctld and slurmd (SlurmctldPort, SlurmdPort of slurm.conf); slurmdbd (DbdPort); NFS 4
 # (role nfs without version 3); srun and salloc, with SrunPortRange of inventories/azure.
 SSH, SLURMCTLD, SLURMD, SLURMDBD, NFS, SRUN = "22", "6817", "6818", "6819", "2049", "60001-63000"
+# node exporter, DCGM's exporter and gpucluster-logs: "Ports and secrets" of docs/monitoring.md.
+EXPORTERS, LOGS = ["9100", "9400"], "19532"
+# Servers and clients of Lustre connect to each other. Source: "Azure Managed Lustre file system prerequisites",
+# https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites.
+LUSTRE = ["988", "1019-1023"]
 _VNET = "Microsoft.Network/virtualNetworks"
-_SUBNET = f"{_VNET}/subnets"
 _GROUP = "Microsoft.Network/networkSecurityGroups"
 _ADDRESS = "Microsoft.Network/publicIPAddresses"
 _NAT = "Microsoft.Network/natGateways"
 # Azure's range of priorities is 100 to 4096.
 _FIRST, _LAST = 100, 4096
+
+
+# What Bastion needs in its group: name, direction, source, destination, ports. Source: "Configure NSG rules for Azure
+# Bastion", https://learn.microsoft.com/azure/bastion/bastion-nsg.
+_BASTION = (
+    ("https", "Inbound", "Internet", "*", ["443"]),
+    ("control-plane", "Inbound", "GatewayManager", "*", ["443"]),
+    ("load-balancer", "Inbound", "AzureLoadBalancer", "*", ["443"]),
+    ("hosts", "Inbound", "VirtualNetwork", "VirtualNetwork", ["8080", "5701"]),
+    ("machines", "Outbound", "*", "VirtualNetwork", ["22", "3389"]),
+    ("azure", "Outbound", "*", "AzureCloud", ["443"]),
+    ("hosts-outbound", "Outbound", "VirtualNetwork", "VirtualNetwork", ["8080", "5701"]),
+    ("sessions", "Outbound", "*", "Internet", ["80"]),
+)
 
 
 def network_id(scope: Scope) -> str:
@@ -43,15 +63,12 @@ def network_id(scope: Scope) -> str:
 
 def subnet_id(scope: Scope, name: str) -> str:
     """Return the id of a subnet by its name in C(subnets.NAMES)."""
-    network = scope.cluster["network"]
-    if network["type"] == "existing":
-        own = {"head": "head_subnet", "nodes": "node_subnet", "anf": "anf_subnet", "amlfs": "amlfs_subnet"}
-        return f"{network_id(scope)}/subnets/{network[own[name]] if name in own else subnets.NAMES[name]}"
-    return f"{network_id(scope)}/subnets/{subnets.NAMES[name]}"
+    own = {"head": "head_subnet", "nodes": "node_subnet", "anf": "anf_subnet", "amlfs": "amlfs_subnet"}
+    return f"{network_id(scope)}/subnets/{scope.cluster['network'].get(own.get(name)) or subnets.NAMES[name]}"
 
 
 def security_group_id(scope: Scope, part: str) -> str:
-    """Return the id of the security group of C(head) or C(nodes)."""
+    """Return the id of the security group of a subnet."""
     return scope.id(_GROUP, f"{scope.name}-{part}")
 
 
@@ -78,11 +95,44 @@ def public_address_id(scope: Scope, name: str) -> str:
 def resources(scope: Scope) -> list[Resource]:
     """Return the security groups, and the network with its NAT gateway if it is new."""
     groups = [_security_group(scope, "head", _head_rules(scope)), _security_group(scope, "nodes", _node_rules(scope))]
-    return groups if scope.cluster["network"]["type"] == "existing" else [*groups, *_nat(scope), _network(scope)]
+    if scope.cluster["network"]["type"] == "existing":
+        return groups
+    groups += [_group(scope, name, _bastion_rules(name)) for name in subnets.wanted(scope.cluster)[2:]]
+    return [*groups, *_nat(scope), _network(scope)]
 
 
 def _security_group(scope: Scope, part: str, rules: list[Resource]) -> Resource:
-    return scope.resource(_GROUP, f"{scope.name}-{part}", properties={"securityRules": [*rules, _refusal()]})
+    return _group(scope, part, [*rules, *_monitoring(scope, part), *_lustre(scope), _refusal()])
+
+
+def _group(scope: Scope, part: str, rules: list[Resource]) -> Resource:
+    return scope.resource(_GROUP, f"{scope.name}-{part}", properties={"securityRules": rules})
+
+
+def _bastion_rules(subnet: str) -> list[Resource]:
+    rules = []
+    for number, (name, direction, source, target, ports) in enumerate(_BASTION if subnet == "bastion" else ()):
+        rule = _rule(number, name, [source], "Tcp" if ports == ["443"] else "*", ports)
+        rule["properties"].update(direction=direction, destinationAddressPrefix=target)
+        rules.append(rule)
+    return rules
+
+
+def _monitoring(scope: Scope, part: str) -> list[Resource]:
+    """Return the rules for the server of the monitoring, which is a controller or a login machine."""
+    kind, own = scope.cluster["monitoring"], subnets.addresses(scope.cluster)
+    exporters = [] if kind == "none" else [_rule(7, "monitoring", [own["head"]], "Tcp", EXPORTERS)]
+    if kind != "logs" or part != "head":
+        return exporters
+    return [*exporters, _rule(8, "logs", [own["head"], own["nodes"]], "Tcp", [LOGS])]
+
+
+def _lustre(scope: Scope) -> list[Resource]:
+    """Return the rule for the servers of AMLFS; the addresses of its subnet in an existing network are not known."""
+    if not any(storage["type"] == "amlfs" for storage in scope.cluster["storage"]):
+        return []
+    servers = subnets.addresses(scope.cluster).get("amlfs", "VirtualNetwork")
+    return [_rule(9, "lustre", [servers], "Tcp", LUSTRE)]
 
 
 def _rule(number: int, name: str, sources: list[str], protocol: str, ports: list[str]) -> Resource:
@@ -160,7 +210,7 @@ def _network(scope: Scope) -> Resource:
     return scope.resource(
         _VNET,
         scope.name,
-        [nat],
+        [nat, *(security_group_id(scope, name) for name in own)],
         properties={
             "addressSpace": {"addressPrefixes": [scope.cluster["network"]["address_space"]]},
             "subnets": [_subnet(scope, name, own[name], nat) for name in own],
@@ -170,7 +220,10 @@ def _network(scope: Scope) -> Resource:
 
 def _subnet(scope: Scope, name: str, addresses: str, nat: str) -> Resource:
     kinds = {storage["type"] for storage in scope.cluster["storage"]}
-    properties: Resource = {"addressPrefix": addresses}
+    properties: Resource = {
+        "addressPrefix": addresses,
+        "networkSecurityGroup": {"id": security_group_id(scope, name)},
+    }
     if name in ("head", "nodes"):
         # Azure's default way out ended in 2025; NAT is the only one here.
         properties.update(defaultOutboundAccess=False, natGateway={"id": nat})

@@ -19,6 +19,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster im
     identity,
     images,
     machines,
+    names,
     network,
     sets,
     sizes,
@@ -48,7 +49,7 @@ def resources(scope: Scope, capacities: Mapping[str, int], custom_data: str) -> 
 
 
 def _name(scope: Scope, entry: Set) -> str:
-    return f"{scope.name}-{entry['name']}"
+    return names.of_set(scope.name, entry["name"])
 
 
 def _proximity(scope: Scope, entry: Set) -> list[Resource]:
@@ -102,8 +103,9 @@ def _scale_set(scope: Scope, entry: Set, group: sets.Group, custom_data: str) ->
     tags = scope.tags(slurm_cluster=scope.name, **role, gpucluster_set=entry["name"])
     properties: Resource = {
         "orchestrationMode": "Uniform",
-        # Azure reserves no capacity for single placement groups.
-        "singlePlacementGroup": not sets.reserved(entry),
+        # Azure reserves no capacity for single placement groups. It refuses them for GB200 and GB300 ("Vertical Connect
+        # Feature is not available"), which no page of Microsoft says.
+        "singlePlacementGroup": not sets.reserved(entry) and sizes.find(entry["vm_size"]).rack == 1,
         "platformFaultDomainCount": 1,
         "overprovision": False,
         "upgradePolicy": {"mode": "Manual"},
@@ -128,13 +130,14 @@ def _profile(scope: Scope, entry: Set, group: sets.Group, custom_data: str) -> R
     profile: Resource = {
         "priority": "Spot" if entry["priority"] == "spot" else "Regular",
         "osProfile": {
-            "computerNamePrefix": f"{group.scale_set}-",
+            "computerNamePrefix": names.host_prefix(group.scale_set),
             "adminUsername": scope.cluster["admin"]["name"],
             **({"customData": custom_data} if custom_data else {}),
             "linuxConfiguration": machines.linux(scope),
         },
         "storageProfile": _storage(scope, entry),
-        "networkProfile": {"networkInterfaceConfigurations": [_interface(scope, entry)]},
+        "networkProfile": {"networkInterfaceConfigurations": [_interface(scope)]},
+        "securityProfile": machines.security(scope),
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
     }
     if entry["priority"] == "spot":
@@ -156,11 +159,11 @@ def _storage(scope: Scope, entry: Set) -> Resource:
     return {"imageReference": images.reference(entry["image"] or scope.cluster["image"]), "osDisk": system}
 
 
-def _interface(scope: Scope, entry: Set) -> Resource:
+def _interface(scope: Scope) -> Resource:
     ip = {"primary": True, "privateIPAddressVersion": "IPv4", "subnet": {"id": network.subnet_id(scope, "nodes")}}
     properties = {
         "primary": True,
-        "enableAcceleratedNetworking": sizes.find(entry["vm_size"]).accelerated_networking,
+        "enableAcceleratedNetworking": True,
         "networkSecurityGroup": {"id": network.security_group_id(scope, "nodes")},
         "ipConfigurations": [{"name": "primary", "properties": ip}],
     }

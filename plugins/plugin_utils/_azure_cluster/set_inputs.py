@@ -44,13 +44,19 @@ def problems(cluster: Mapping[str, t.Any]) -> Iterator[str]:
 
 def _name(where: str, entry: Set) -> Iterator[str]:
     if not names.SET.fullmatch(entry["name"]):
-        allowed = "1 to 20 lower-case letters, digits and -, beginning with a letter"
+        allowed = "1 to 20 lower-case letters, digits and single -, beginning with a letter"
         yield wrong(f"{where}.name", entry["name"], allowed)
 
 
 def _size(where: str, entry: Set) -> Iterator[str]:
-    if entry["vm_size"].lower() not in sizes.load():
+    size = sizes.load().get(entry["vm_size"].lower())
+    if size is None:
         yield wrong(f"{where}.vm_size", entry["vm_size"], ", ".join(sizes.names()), sizes.names())
+    elif size.retired:
+        allowed = f"{', '.join(sizes.names())}: since {size.retired}, Azure makes no machine of this size"
+        yield wrong(f"{where}.vm_size", entry["vm_size"], allowed)
+    elif size.imex and entry["gpu_imex"] != "none":
+        yield wrong(f"{where}.gpu_imex", entry["gpu_imex"], size.imex)
 
 
 def _counts(where: str, entry: Set) -> Iterator[str]:
@@ -59,7 +65,11 @@ def _counts(where: str, entry: Set) -> Iterator[str]:
         yield wrong(f"{where}.count", entry["count"], f"0 to {_MOST}")
     elif most is not None and not max(entry["count"], 1) <= most <= _MOST:
         yield wrong(f"{where}.max_count", most, f"{max(entry['count'], 1)} (count) to {_MOST}")
-    limit = HPC_GROUP if sizes.find(entry["vm_size"]).infiniband else GROUP
+    size = sizes.find(entry["vm_size"])
+    limit = HPC_GROUP if size.infiniband else GROUP
+    # A rack is a group of 18 machines: "ND GB200-v6 sizes series",
+    # https://learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated/nd-gb200-v6-series.
+    limit = size.rack if size.rack > 1 else limit
     if not 1 <= entry["instances_per_group"] <= limit:
         yield wrong(f"{where}.instances_per_group", entry["instances_per_group"], f"1 to {limit}")
 
@@ -125,8 +135,9 @@ def _image(where: str, entry: Set, cluster: Mapping[str, t.Any]) -> Iterator[str
 
 
 def _clashes(where: str, cluster: str, entry: Set, seen: dict[str, str]) -> Iterator[str]:
-    """Refuse two scale sets of one name, such as the second group of h100 and a set h100-2."""
+    """Refuse two scale sets with the same host names, such as the second group of h100 and a set h100-2."""
     for name in sets.scale_set_names(cluster, entry):
-        if name in seen:
-            yield wrong(f"{where}.name", entry["name"], f"another name: {seen[name]} has the scale set {name}")
-        seen.setdefault(name, where)
+        hosts = names.host_prefix(name)
+        if hosts in seen:
+            yield wrong(f"{where}.name", entry["name"], f"another name: {seen[hosts]} has the hosts {hosts}...")
+        seen.setdefault(hosts, where)

@@ -58,9 +58,13 @@ def most(entry: Set) -> int:
 
 
 def proximity(entry: Set) -> bool:
-    """Return whether the groups of a set share a proximity placement group; the default is yes with InfiniBand."""
-    given = False if reserved(entry) else entry["proximity"]
-    return bool(sizes.find(entry["vm_size"]).infiniband if given is None else given)
+    """
+    Return whether the groups of a set share a proximity placement group.
+
+    The default is no: it constrains the allocation, and the placement group already has the machines on one fabric.
+    Source: "Proximity placement groups", https://learn.microsoft.com/azure/virtual-machines/co-location
+    """
+    return bool(entry["proximity"]) and not reserved(entry)
 
 
 def reserved(entry: Set) -> bool:

@@ -23,8 +23,12 @@ class Size(t.NamedTuple):
 
     name: str
     temp_gib: int
-    accelerated_networking: bool
     infiniband: bool
+    # How many machines NVLink joins, and what gpu_imex must say then.
+    rack: int
+    imex: str
+    # The day after which Azure makes no machine of it, or empty.
+    retired: str
     reservation: bool
     # The SKU of the image that the user must name, or empty where the pinned image is usable.
     image_sku: str
@@ -38,8 +42,8 @@ def load() -> dict[str, Size]:
 
 
 def names() -> list[str]:
-    """Return the names of all sizes."""
-    return [size.name for size in load().values()]
+    """Return the names of all sizes of which Azure makes machines."""
+    return [size.name for size in load().values() if not size.retired]
 
 
 def find(name: str) -> Size:
@@ -58,11 +62,14 @@ def image_gib() -> int:
 
 
 def _size(name: str, facts: t.Mapping[str, t.Any]) -> Size:
+    record = records.find(name)
     return Size(
         name=name,
         temp_gib=facts["temp_gib"],
-        accelerated_networking=facts.get("accelerated_networking", True),
-        infiniband=bool(records.find(name)["infiniband"]["hcas"]),
+        infiniband=bool(record["infiniband"]["hcas"]),
+        rack=records.machines_of_nvlink(record),
+        imex=records.imex(record),
+        retired=facts.get("retired", ""),
         reservation=facts.get("reservation", False),
         image_sku=str(facts.get("image_sku", "")),
     )

@@ -107,8 +107,9 @@ GPU_SET: dict[str, Option] = {
     "eviction_policy": {"type": "str", "choices": ["Delete", "Deallocate"], "default": "Delete"},
     "max_price": {"type": "float", "default": -1},
     "capacity_reservation": RESERVATION,
-    "proximity": {"type": "bool"},
+    "proximity": {"type": "bool", "default": False},
     "elastic": {"type": "bool", "default": False},
+    "gpu_imex": {"type": "str", "choices": ["none"]},
     "zone": _STR,
     "image": _STR,
     "os_disk": OS_DISK,
@@ -151,6 +152,7 @@ CLUSTER: dict[str, Option] = {
     "tags": {"type": "dict", "default": {}},
     "delete_after": _STR,
     "image": _STR,
+    "security_type": {"type": "str", "choices": ["Standard", "TrustedLaunch"], "default": "Standard"},
     "network": NETWORK,
     "access": ACCESS,
     "admin": {
@@ -189,6 +191,7 @@ CLUSTER: dict[str, Option] = {
     },
     "gpu_sets": {"type": "list", "elements": "dict", "required": True, "options": GPU_SET},
     "storage": {"type": "list", "elements": "dict", "default": [{"type": "head"}], "element": STORAGE},
+    "monitoring": {"type": "str", "choices": ["none", "metrics", "logs"], "default": "none"},
     "join": {
         "type": "dict",
         "default": {},

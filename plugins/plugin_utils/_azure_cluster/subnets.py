@@ -20,11 +20,14 @@ Network = ipaddress.IPv4Network
 # The name that Azure requires for the subnet of Bastion; the others are ours.
 NAMES = {"head": "head", "nodes": "nodes", "bastion": "AzureBastionSubnet", "anf": "anf", "amlfs": "amlfs"}
 # The largest prefix length: Bastion needs /26 (azure-docs, articles/bastion/configuration-settings.md), the delegated
-# subnet of ANF /28 (azure-netapp-files-network-topologies.md), AMLFS /27 or more by its size
-# (azure-managed-lustre/amlfs-prerequisites.md). Azure keeps five addresses of each subnet.
-_LONGEST = {"head": 28, "nodes": 27, "bastion": 26, "anf": 28, "amlfs": 26}
+# subnet of ANF /28 (azure-netapp-files-network-topologies.md). Azure keeps five addresses of each subnet.
+_LONGEST = {"head": 28, "nodes": 27, "bastion": 26, "anf": 28}
+# AMLFS by the most TiB: "Azure Managed Lustre file system prerequisites", network size requirements,
+# https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites.
+_LUSTRE = {40: 26, 92: 25, 196: 24}
+_LARGEST_LUSTRE = 23
 _RESERVED = 5
-# The parts of a new network: nodes have its upper half, the others a /26 each at its beginning.
+# The parts of a new network: nodes have its upper half, the others a /26 each at its beginning, AMLFS more.
 _SMALL = 26
 
 
@@ -54,17 +57,21 @@ def addresses(cluster: Mapping[str, t.Any]) -> dict[str, str]:
     if network["type"] == "existing":
         return {"head": network["head_addresses"], "nodes": network["node_addresses"]}
     space = parsed(network["address_space"])
-    defaults = _defaults(space) if space and space.prefixlen <= _SMALL - 3 else {}
+    defaults = _defaults(space, _longest(cluster)["amlfs"]) if space and space.prefixlen <= _SMALL - 3 else {}
     return {name: network["subnets"][name] or str(defaults.get(name, "")) for name in wanted(cluster)}
 
 
-def _defaults(space: Network) -> dict[str, Network]:
-    """Return the default subnets of an address space."""
-    small = space.subnets(new_prefix=_SMALL)
-    return {
-        **dict(zip(("head", "bastion", "anf", "amlfs"), small, strict=False)),
-        "nodes": list(space.subnets(prefixlen_diff=1))[1],
-    }
+def _longest(cluster: Mapping[str, t.Any]) -> dict[str, int]:
+    """Return the largest prefix length of each subnet."""
+    tib = max((storage["size_tib"] for storage in cluster["storage"] if storage["type"] == "amlfs"), default=0)
+    return {**_LONGEST, "amlfs": next((length for most, length in _LUSTRE.items() if tib <= most), _LARGEST_LUSTRE)}
+
+
+def _defaults(space: Network, lustre: int) -> dict[str, Network]:
+    """Return the default subnets of an address space, with the prefix length of AMLFS."""
+    small = dict(zip(("head", "bastion", "anf"), space.subnets(new_prefix=_SMALL), strict=False))
+    behind = (one for one in space.subnets(new_prefix=lustre) if one.network_address > small["anf"].network_address)
+    return {**small, **dict(zip(("amlfs",), behind, strict=False)), "nodes": list(space.subnets(prefixlen_diff=1))[1]}
 
 
 def problems(cluster: Mapping[str, t.Any]) -> Iterator[str]:
@@ -96,10 +103,11 @@ def _new(cluster: Mapping[str, t.Any]) -> Iterator[str]:
         yield wrong("network.address_space", network["address_space"], allowed)
         return
     parts: dict[str, Network] = {}
+    longest = _longest(cluster)
     for name, text in addresses(cluster).items():
         subnet = parsed(text)
-        if subnet is None or not subnet.subnet_of(space) or subnet.prefixlen > _LONGEST[name]:
-            allowed = f"a network of /{_LONGEST[name]} or larger inside {space}"
+        if subnet is None or not subnet.subnet_of(space) or subnet.prefixlen > longest[name]:
+            allowed = f"a network of /{longest[name]} or larger inside {space}"
             yield wrong(f"network.subnets.{name}", text, allowed)
             continue
         parts[name] = subnet

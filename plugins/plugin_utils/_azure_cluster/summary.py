@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import (
@@ -21,6 +22,12 @@ if t.TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster.scope import Scope
+
+# Links of data disks by disk controller. Sizes of _v6 and newer have NVMe only. Sources: "About Azure-VM-Utils" (links)
+# https://learn.microsoft.com/azure/virtual-machines/linux/azure-virtual-machine-utilities; "NVMe overview" (sizes),
+# https://learn.microsoft.com/azure/virtual-machines/nvme-overview.
+_DATA_DISKS = {"nvme": "/dev/disk/azure/data/by-lun/", "scsi": "/dev/disk/azure/scsi1/lun"}
+_NVME_ONLY = re.compile(r"_v([6-9]|[1-9][0-9]+)$", re.IGNORECASE)
 
 
 def lines(scope: Scope, capacities: Mapping[str, int], sets: list[dict[str, t.Any]]) -> list[str]:
@@ -43,7 +50,8 @@ def variables(scope: Scope) -> dict[str, t.Any]:
         found["gpucluster_join_clients"] = [own["nodes"]]
     disks = scope.cluster["controller"]["data_disks"]
     if served and disks:
-        devices = [f"/dev/disk/azure/scsi1/lun{number}" for number, _disk in enumerate(disks)]
+        link = _DATA_DISKS["nvme" if _NVME_ONLY.search(scope.cluster["controller"]["vm_size"]) else "scsi"]
+        devices = [f"{link}{number}" for number, _disk in enumerate(disks)]
         found["nfs_volumes"] = [{"name": "shared", "path": "/shared", "devices": devices}]
     mounts = storage.mounts(scope)
     if mounts:

@@ -116,5 +116,14 @@ def _storage_messages(cluster: Cluster) -> Iterator[str]:
         yield f"storage: homes are on the system disk of the controller ({size} GiB) without controller.data_disks"
     if cluster["network"]["type"] == "existing" and "azure_files" in kinds:
         yield "storage: the subnets of an existing network need the service endpoint Microsoft.Storage"
+    # A role on a resource group gives no right on a subnet of another group.
+    network = cluster["network"]
+    elsewhere = network["type"] == "existing" and network["resource_group"].lower() != cluster["resource_group"].lower()
+    if elsewhere and any(entry["elastic"] for entry in cluster["gpu_sets"]):
+        yield (
+            f"network: give the identity {cluster['name']}-controller the right Microsoft.Network/virtualNetworks/"
+            "subnets/join/action on the subnet of the nodes; its own role ends at the resource group, "
+            "and Azure starts no elastic node without it"
+        )
     if cluster["network"]["type"] == "existing":
         yield "network: nothing is made or changed in an existing network; its subnets need a way out, such as NAT"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.reasons import ADVICE, NO_CAPACITY
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_scale.scale_sets import ScaleError, instances
 
 if t.TYPE_CHECKING:
@@ -73,10 +74,8 @@ _NO_MACHINES = (
     "Azure has no free machines of this size here now. Try again later, ask for fewer, or choose another zone or region"
 )
 _ADVICE = {
-    "allocationfailed": _NO_MACHINES,
-    "zonalallocationfailed": _NO_MACHINES,
-    "overconstrainedallocationrequest": _NO_MACHINES,
-    "overconstrainedzonalallocationrequest": _NO_MACHINES,
+    **ADVICE,
+    **dict.fromkeys(NO_CAPACITY, _NO_MACHINES),
     "skunotavailable": "This size is not offered here for this subscription; 'az vm list-skus' shows where it is",
     "quotaexceeded": "Ask for more quota: Azure portal, Quotas, Compute, the family of this size in this region",
     "authorizationfailed": (
@@ -91,11 +90,7 @@ _ADVICE = {
 
 def advice(error: RequestError, spot: bool) -> str:
     """Return what a person can do about an error of Azure, or an empty string."""
-    codes = [cause.code.lower() for cause in error.causes] + [error.code.lower()]
-    texts = " ".join([error.message, *(cause.message for cause in error.causes)]).lower()
-    if "operationnotallowed" in codes and "quota" in texts:
-        codes.insert(0, "quotaexceeded")
-    found = next((_ADVICE[code] for code in codes if code in _ADVICE), "")
+    found = next((_ADVICE[one.kind] for one in error.causes if one.kind in _ADVICE), "")
     if found == _NO_MACHINES and spot:
         return f"{found}. Spot machines come last: a set with priority regular, or with another size, may get some"
     return found

@@ -27,6 +27,9 @@ _PAUSE = 10.0  # seconds between two looks at new machines
 class Arm(t.Protocol):
     """The requests to Resource Manager; each returns when Azure is done and raises the error of a failed operation."""
 
+    def get(self, path: str, version: str, **query: str) -> Body | None:
+        """Return a resource, or nothing if it does not exist."""
+
     def rows(self, path: str, version: str, **query: str) -> list[Body]:
         """Return all rows of a list."""
 
@@ -174,9 +177,24 @@ class Scaler:
             return sets
         sets = self._quiet()  # somebody may be growing it now
         for one in _stale(sets):
-            self._tell(f"{one.name}: capacity {one.capacity} -> {len(one.instances)}, as many as exist")
-            self._arm.patch(one.path, VERSION, one.body(len(one.instances)))
+            counted, listed = self._counted(one), len(one.instances)
+            if counted != listed:  # with a capacity below the number of machines, Azure would choose which ones go
+                number = "an unknown number of" if counted is None else counted
+                self._tell(f"{one.name}: Azure counts {number} machines and lists {listed}; the capacity stays")
+                continue
+            self._tell(f"{one.name}: capacity {one.capacity} -> {listed}, as many as exist")
+            self._arm.patch(one.path, VERSION, one.body(listed))
         return self._read() if _stale(sets) else sets
+
+    def _counted(self, one: ScaleSet) -> int | None:
+        """Return how many machines Azure counts, which it does apart from the list; nothing if it does not say."""
+        view = self._arm.get(f"{one.path}/instanceView", VERSION) or {}
+        try:
+            rows = view["virtualMachine"]["statusesSummary"]
+            counts: list[int] = [row["count"] for row in rows if row["code"].startswith("ProvisioningState/")]
+            return sum(counts)
+        except (KeyError, TypeError, AttributeError):
+            return None
 
 
 def _stale(sets: Sequence[ScaleSet]) -> list[ScaleSet]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import RequestError
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import tag
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack import ownership
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack import template as templates
 
 if t.TYPE_CHECKING:
@@ -20,7 +20,6 @@ if t.TYPE_CHECKING:
 
     Body = dict[str, t.Any]
 
-_OWNER = "gpucluster_cluster"
 _COMPUTE, _NETWORK = "2025-04-01", "2025-05-01"
 # API versions for deletion, machines before what they use.
 _VERSIONS = {
@@ -41,10 +40,11 @@ _VERSIONS = {
 
 
 class Content(t.NamedTuple):
-    """What lies in the group beside the stack's resources; foreign has type and name."""
+    """What lies in the group beside the stack's resources (foreign has type and name), and those without our tag."""
 
     ours: list[Body]
     foreign: list[str]
+    untagged: list[Body]
 
 
 class Leftovers:
@@ -59,26 +59,34 @@ class Leftovers:
     def sorted(self, managed: Sequence[Body]) -> Content:
         """Return the resources of the group that the stack does not manage, by owner."""
         known = [str(one["id"]).lower() for one in managed]
-        ours, foreign = [], []
+        ours, foreign, untagged = [], [], []
         for row in self._rows():
             name = str(row.get("id")).lower()
-            if any(name == one or name.startswith(f"{one}/") for one in known):
+            if name in known and not self._is_tagged(row):
+                untagged.append(row)
+            inside = any(name.startswith(f"{one}/") for one in known)
+            if name in known or (inside and ownership.owner(row) in (None, self._cluster)):
                 continue
             if self._belongs(row, known):
                 ours.append(row)
             else:
                 foreign.append(f"{row.get('type')} {row.get('name')}")
         self._ours = ours
-        return Content(ours, foreign)
+        return Content(ours, foreign, untagged)
 
     def _rows(self) -> list[Body]:
         return self._writer.rows(f"{self._group_id}/resources", templates.GROUP_VERSION)
 
     def _belongs(self, row: Body, known: Sequence[str]) -> bool:
         """Return whether a resource has the tag of the cluster, or is used by a resource of the stack."""
+        if ownership.owner(row) not in (None, self._cluster):
+            return False
         owner = str(row.get("managedBy") or "").lower()
         used = any(owner == one or owner.startswith(f"{one}/") for one in known)
-        return used or tag(row.get("tags") or {}, _OWNER) == self._cluster
+        return used or self._is_tagged(row)
+
+    def _is_tagged(self, row: Body) -> bool:
+        return ownership.owner(row) == self._cluster
 
     def delete(self) -> None:
         """Delete what is left of our own; a type without a known API version is an error that names it."""

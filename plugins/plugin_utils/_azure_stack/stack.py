@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine import reasons
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import NoAnswerError, RequestError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import (
@@ -17,7 +18,13 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings i
     ConfigError,
     tag,
 )
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack import explain, leftovers, whatif, writer
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack import (
+    first_run,
+    leftovers,
+    ownership,
+    whatif,
+    writer,
+)
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack import template as templates
 
 if t.TYPE_CHECKING:
@@ -29,7 +36,6 @@ if t.TYPE_CHECKING:
     Body = dict[str, t.Any]
 
 STACKS = "2025-07-01"
-OWNER = "gpucluster_cluster"
 MADE_BY = "gpucluster_stack"  # on a group: the stack whose run created it, so that removal may delete it
 DIGEST = "gpucluster_template"
 TIME = "gpucluster_delete_after"  # on a group: the program on the controller replaces the period by a time
@@ -66,6 +72,7 @@ class Wanted(t.NamedTuple):
     create_group: bool = True
     keep_capacity: bool = True
     delete: tuple[str, ...] = ()
+    adopt: tuple[str, ...] = ()
 
 
 class Found(t.NamedTuple):
@@ -124,14 +131,16 @@ class Stack:
         return self._writer.settled(self._id, STACKS, f"the stack is {writer.state(stack)} by {who}")
 
     def _refuse_foreign(self, found: Body, what: str, name: str) -> None:
-        owner = tag(found.get("tags") or {}, OWNER)
-        if owner is not None and str(owner) != self._wanted.cluster:
+        owner = ownership.owner(found)
+        if owner is not None and owner != self._wanted.cluster:
             raise StackError(
-                f"the {what} {name} belongs to the cluster {owner} (tag {OWNER}), not to {self._wanted.cluster}; "
-                "nothing was changed"
+                f"the {what} {name} belongs to the cluster {owner} (tag {ownership.TAG}), not to "
+                f"{self._wanted.cluster}; nothing was changed"
             )
         if owner is None and what == "stack":
-            raise StackError(f"the stack {name} has no tag {OWNER}, so another tool made it; choose another name")
+            raise StackError(
+                f"the stack {name} has no tag {ownership.TAG}, so another tool made it; choose another name"
+            )
 
     def _whole_group(self, found: Found) -> Body | None:
         """Return the group with its tags."""
@@ -139,8 +148,8 @@ class Stack:
 
     def _is_ours(self, group: Body | None) -> bool:
         """Return whether a run for this stack created the group."""
-        tags = (group or {}).get("tags") or {}
-        return bool(tag(tags, OWNER) == self._wanted.cluster and tag(tags, MADE_BY) == self._wanted.name)
+        made_by = tag((group or {}).get("tags") or {}, MADE_BY)
+        return ownership.owner(group or {}) == self._wanted.cluster and made_by == self._wanted.name
 
     # Present
 
@@ -148,7 +157,7 @@ class Stack:
         """Compare, and write only if something differs; return the result of the module."""
         for left in reversed(range(_TRIES)):
             found = self._read()
-            changes, capacities = self._compare(found)
+            changes, capacities = self._compare_all(found)
             self._refuse_deletions(changes)
             if not changes or self._check_mode:
                 return self._result(changes, found.stack)
@@ -164,11 +173,16 @@ class Stack:
 
     def _refuse_deletions(self, changes: list[Body]) -> None:
         """Refuse to delete machines and data that the inputs do not name for it; an empty scale set holds none."""
+        dropped = {one["resource"].lower(): one for one in changes if one["change"] == "Delete"}
+        if dropped:
+            content = leftovers.Leftovers(self._writer, self._group_id, self._wanted.cluster).sorted(
+                [{"id": one["resource"]} for one in dropped.values()]
+            )
+            self._refuse_deleting([one for one in content.untagged if str(one["id"]).lower() in dropped])
         held = [
             one["name"]
-            for one in changes
-            if one["change"] == "Delete"
-            and one["type"].lower() in PRECIOUS
+            for one in dropped.values()
+            if one["type"].lower() in PRECIOUS
             and one["name"] not in self._wanted.delete
             and not self._is_empty_set(one)
         ]
@@ -178,6 +192,18 @@ class Stack:
                 "with all machines, jobs and data. Add them to the template again, or name them in the option delete"
             )
 
+    def _refuse_taking(self, stack: Body | None, there: list[whatif.Existing]) -> None:
+        """Refuse to change what is not of the cluster."""
+        managed = {str(one["id"]).lower() for one in _managed(stack)}
+        taken = ownership.taken(there, managed, self._wanted.cluster, self._wanted.adopt, self._writer)
+        if taken:
+            raise StackError(
+                f"nothing was changed; the resource group {self._wanted.resource_group} already has "
+                f"{words.listed(taken, 10)}. They are not of this cluster, which would change them, and "
+                "delete them with itself. Choose another resource group or another name, or name them in the option "
+                "adopt (azure_up_adopt)"
+            )
+
     def _is_empty_set(self, change: Body) -> bool:
         if not change["type"].lower().endswith("/virtualmachinescalesets"):
             return False
@@ -185,7 +211,7 @@ class Stack:
         return there is None or (there.get("sku") or {}).get("capacity") == 0
 
     def _explained(self, exc: RequestError) -> str:
-        text = f"stack {self._wanted.name}: {explain.message(exc)}"
+        text = f"stack {self._wanted.name}: {exc.explained()}"
         if not isinstance(exc, (writer.OperationFailedError, NoAnswerError)):
             return text
         return (
@@ -195,6 +221,20 @@ class Stack:
 
     def _template(self) -> Body:
         return t.cast("Body", self._wanted.template)
+
+    def _compare_all(self, found: Found) -> tuple[list[Body], dict[str, int]]:
+        """Compare; in check mode, tell in one list what else would stop the first run."""
+        others: list[str] = []
+        if self._check_mode and found.stack is None:
+            scope = self._subscription_id if found.group is None else self._group_id
+            others += first_run.problems(self._writer, self._subscription_id, scope, self._template())
+        try:
+            compared = self._compare(found)
+        except StackError as exc:
+            raise StackError("; ".join([str(exc), *others])) from None
+        if others:
+            raise StackError(f"nothing was changed; {'; '.join(others)}")
+        return compared
 
     def _compare(self, found: Found) -> tuple[list[Body], dict[str, int]]:
         """Return the changes, and the capacities of scale sets that stay as they are."""
@@ -208,6 +248,7 @@ class Stack:
         self._doubts.extend(reading.doubts)
         if now and len(reading.doubts) == len(now):
             raise StackError(f"what-if judged no resource of the template: {words.listed(reading.doubts, 3)}")
+        self._refuse_taking(found.stack, reading.there)
         self._note_kept(now, reading.capacities)
         changes = [*reading.changes, *self._unmanaged(found.stack, now), *self._stack_changes(found.stack)]
         return changes, reading.capacities
@@ -264,9 +305,10 @@ class Stack:
         except NoAnswerError:
             raise
         except RequestError as exc:
-            raise StackError(f"nothing was changed; Azure refuses the template: {explain.message(exc)}") from None
+            raise StackError(f"nothing was changed; Azure refuses the template: {exc.explained()}") from None
         if isinstance(answer.get("error"), dict) and answer["error"].get("code"):
-            raise StackError(f"nothing was changed; Azure refuses the template: {answer['error'].get('message')}")
+            text = reasons.explained(reasons.causes(answer))
+            raise StackError(f"nothing was changed; Azure refuses the template: {text}")
         return answer
 
     def _validate(self, template: Body) -> None:
@@ -317,7 +359,7 @@ class Stack:
         return {**tags, "properties.denySettings.mode": deny}
 
     def _body(self, template: Body) -> Body:
-        tags = {**self._wanted.tags, OWNER: self._wanted.cluster, DIGEST: templates.digest(template)}
+        tags = {**self._wanted.tags, ownership.TAG: self._wanted.cluster, DIGEST: templates.digest(template)}
         return {
             "tags": tags,
             "properties": {
@@ -329,7 +371,7 @@ class Stack:
         }
 
     def _group_tags(self) -> dict[str, str]:
-        return {**self._wanted.tags, OWNER: self._wanted.cluster, MADE_BY: self._wanted.name}
+        return {**self._wanted.tags, ownership.TAG: self._wanted.cluster, MADE_BY: self._wanted.name}
 
     def _apply(self, found: Found, capacities: Mapping[str, int]) -> Body:
         """Validate, then write the group and the stack."""
@@ -372,11 +414,12 @@ class Stack:
         """Remove the stack with its resources, what Azure made beside them, and the group if a run created it."""
         found = self._read()
         group = self._whole_group(found) if found.group is not None else None
-        if group is None or (found.stack is None and not self._is_ours(group)):
+        if group is None:
             return self._result([], None)
         self._refuse_foreign(group, "resource group", self._wanted.resource_group)
         rest = leftovers.Leftovers(self._writer, self._group_id, self._wanted.cluster)
         content = rest.sorted(_managed(found.stack))
+        self._refuse_deleting(content.untagged)
         drop_group = self._is_ours(group) and not content.foreign
         changes = [_deletion(one) for one in (*_managed(found.stack), *content.ours)]
         changes += [whatif.change(self._resource(), "Delete", [])] if found.stack else []
@@ -389,8 +432,21 @@ class Stack:
             changes.pop()
         return self._result(changes, None)
 
+    def _refuse_deleting(self, rows: list[Body]) -> None:
+        """Refuse to delete what is not of the cluster any more. Azure deletes a stack with all its resources."""
+        last = self._writer.post(f"{self._id}/exportTemplate", STACKS).get("template") if rows else None
+        strangers = ownership.strangers(rows, last or {}, self._group_id)
+        if strangers:
+            raise StackError(
+                f"nothing was changed; the stack {self._wanted.name} would delete what has no tag "
+                f"{ownership.TAG}={self._wanted.cluster}: {words.listed(strangers, 10)}. Set the tag if this is part "
+                f"of the cluster. Otherwise run 'az stack group delete --name {self._wanted.name} --resource-group "
+                f"{self._wanted.resource_group} --action-on-unmanage detachAll', which deletes nothing. Then run "
+                "again: that deletes what has the tag"
+            )
+
     def _keep_group(self, foreign: list[str]) -> None:
-        what = f"it holds {words.listed(foreign, 5)}" if foreign else f"its tag {MADE_BY} or {OWNER} changed"
+        what = f"it holds {words.listed(foreign, 5)}" if foreign else f"its tag {MADE_BY} or {ownership.TAG} changed"
         self._kept.append(f"resource group {self._wanted.resource_group}, because {what}")
 
     def _remove(self, found: Found, rest: leftovers.Leftovers, drop_group: bool) -> bool:
@@ -411,7 +467,7 @@ class Stack:
                 rest.delete()
         except RequestError as exc:
             raise StackError(
-                f"the removal of the stack {self._wanted.name} is not complete: {explain.message(exc)}. "
+                f"the removal of the stack {self._wanted.name} is not complete: {exc.explained()}. "
                 "Run again to remove the rest"
             ) from None
         return drop_group

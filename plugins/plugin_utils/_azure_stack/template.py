@@ -16,9 +16,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings i
 
 Body = dict[str, t.Any]
 
-_SCHEMA = "https://schema.management.azure.com/schemas"
-GROUP_SCHEMA = f"{_SCHEMA}/2019-04-01/deploymentTemplate.json#"
-_SUBSCRIPTION_SCHEMA = f"{_SCHEMA}/2018-05-01/subscriptionDeploymentTemplate.json#"
+_SUBSCRIPTION_SCHEMA = "https://schema.management.azure.com/schemas/2018-05-01/subscriptionDeploymentTemplate.json#"
 GROUPS = "Microsoft.Resources/resourceGroups"
 DEPLOYMENTS = "2025-04-01"
 GROUP_VERSION = "2021-04-01"

@@ -73,12 +73,20 @@ _SECRET = re.compile(r"(?i)(customData|userData|password|protectedSettings|secre
 _HIDDEN = "(not shown)"
 
 
+class Existing(t.NamedTuple):
+    """A resource of the template that exists or may exist, as Azure has it; None if what-if does not show it."""
+
+    resource: Resource
+    body: Body | None
+
+
 class Reading(t.NamedTuple):
-    """The changes, the capacities of scale sets to keep (by name in lower case), and what cannot be judged."""
+    """The changes, the capacities of scale sets to keep (by name in lower case), what cannot be judged, what exists."""
 
     changes: list[Body]
     capacities: dict[str, int]
     doubts: list[str]
+    there: list[Existing]
 
 
 class Templates(t.NamedTuple):
@@ -93,13 +101,16 @@ def read(answer: Mapping[str, t.Any], known: Templates, keep_capacity: bool = Tr
     """Return the changes; a resource that what-if cannot judge is one if the template was edited."""
     rows = _rows(answer.get("properties") or {})
     last = {one.id.lower(): one.body for one in known.last}
-    reading = Reading([], {}, [])
+    reading = Reading([], {}, [], [])
     for one in known.now:
         row = rows.get(one.id.lower(), {"changeType": "nothing"})
         kind = str(row.get("changeType")).lower()
         if kind == "create":
             reading.changes.append(change(one, "Create", created(one.body)))
-        elif kind in ("modify", "nochange"):
+            continue
+        before = row.get("before")
+        reading.there.append(Existing(one, before if isinstance(before, dict) else None))
+        if kind in ("modify", "nochange"):
             _read_existing(row, one, last.get(one.id.lower()), keep_capacity, reading)
         else:
             reason = row.get("unsupportedReason") or f"what-if answers {row.get('changeType')}"

@@ -11,6 +11,7 @@ import time
 import typing as t
 from urllib.parse import urlsplit
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.reasons import causes
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import pipeline
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import (
     BrokenAnswerError,
@@ -18,7 +19,6 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors imp
     RequestError,
     SlowError,
     ThrottledError,
-    causes,
 )
 
 if t.TYPE_CHECKING:

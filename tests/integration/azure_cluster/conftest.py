@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -26,6 +27,7 @@ class Cluster:
     def __init__(self, azure: t.Any, folder: Path) -> None:
         self.azure = azure
         self.inventory = folder / "inventory"
+        self.path = ""  # programs of the controller, where it is this machine
         shutil.copytree(ROOT / "inventories" / "azure", self.inventory)
         key = azure.folder / ".ssh" / "id_ed25519.pub"
         key.parent.mkdir(exist_ok=True)
@@ -48,7 +50,7 @@ class Cluster:
         return self.azure.run(
             "ansible-playbook",
             *("-i", str(inventory), str(ROOT / f"playbooks/{name}.yml"), *arguments),
-            environment=self.azure.signed_in(),
+            environment={**self.azure.signed_in(), "PATH": f"{self.path}:{os.environ['PATH']}"},
         )
 
     def scale(self, *words: str, joins: bool = False) -> t.Any:

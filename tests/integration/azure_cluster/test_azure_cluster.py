@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import re
+import sys
 import typing as t
 
 import pytest
+
+if t.TYPE_CHECKING:
+    from pathlib import Path
 
 Cluster = t.Any  # of conftest.py, which a plain checkout imports by another name
 
@@ -40,17 +44,17 @@ def test_a_cluster_from_nothing_to_nothing(cluster: Cluster) -> None:
     cluster.azure.setting()
     tried = fine(cluster.scale("set=h100", "count=100", "--check", "--diff"))
     assert cluster.azure.writes() == []
-    assert "hpc-h100: capacity 100" in tried.out
+    assert "hpc--h100: capacity 100" in tried.out
     fine(cluster.scale("set=h100", "count=100"))
     assert len(cluster.azure.writes()) == 1
     assert cluster.azure.writes()[0].startswith("PATCH ")
-    assert cluster.machines() == {"hpc-h100": 100}
+    assert cluster.machines() == {"hpc--h100": 100}
     cluster.azure.setting()
     assert changed(fine(cluster.scale("set=h100", "count=100"))) == 0
     assert cluster.azure.writes() == []
     kept = fine(cluster.run("azure_up"))
     assert changed(kept) == 0
-    assert cluster.machines() == {"hpc-h100": 100}
+    assert cluster.machines() == {"hpc--h100": 100}
     listed = fine(cluster.azure.inventory(cluster.inventory, environment=cluster.azure.signed_in())).listed
     assert len(listed["slurm_compute"]["hosts"]) == 100
     fine(cluster.run("check_input"))
@@ -74,7 +78,7 @@ def running(cluster: Cluster) -> Cluster:
         (["set=h10", "count=8"], "set: found 'h10'; allowed: h100; did you mean 'h100'?"),
         (["set=h100", "count=eight"], "count: found 'eight'"),
         (["set=h100"], "set count, the number of machines that the set shall have, or nodes"),
-        (["set=h100", "count=101"], "count is 101, but the set has 1 scale sets (hpc-h100) for 100 = 100 instances"),
+        (["set=h100", "count=101"], "count is 101, but the set has 1 scale sets (hpc--h100) for 100 = 100 instances"),
         (["set=h100", "count=2"], "2 nodes must leave, but only 0 may"),
     ],
 )
@@ -85,7 +89,7 @@ def test_a_wrong_request_changes_nothing(running: Cluster, given: list[str], tex
     assert refused.rc != 0
     assert text in said(refused)
     assert running.azure.writes() == []
-    assert running.machines() == {"hpc-h100": 4}
+    assert running.machines() == {"hpc--h100": 4}
 
 
 def test_named_machines_leave_and_no_others(running: Cluster) -> None:
@@ -97,13 +101,29 @@ def test_named_machines_leave_and_no_others(running: Cluster) -> None:
     assert changed(fine(running.scale("set=h100", "count=2"))) == 0
 
 
+def test_the_command_that_joins_names_the_nodes_that_slurm_does_not_know(running: Cluster, tmp_path: Path) -> None:
+    """sinfo knows two of the four machines, and one that was evicted."""
+    names = ("hpc-h100-000000", "hpc-h100-000001", "hpc-h100-000009")
+    sinfo = tmp_path / "sinfo"
+    rows = [f"{name}|gpu|idle|26.05.4|gpu:h100:8|96|none" for name in names]
+    sinfo.write_text("\n".join(["#!/bin/sh", "cat <<END", *rows, "END", ""]), encoding="utf-8")
+    sinfo.chmod(0o755)
+    local = ("ansible_connection=local", "ansible_become=false", f"ansible_python_interpreter={sys.executable}")
+    running.path = str(tmp_path)
+
+    shown = said(fine(running.scale("set=h100", "count=4", *local, joins=True)))
+
+    command = "ansible-playbook site.yml --limit hpc-h100-000002,hpc-h100-000003"
+    assert command + " -e '{slurm_drained: [hpc-h100-000009]}'" in shown
+
+
 def test_machines_are_not_deleted_if_slurm_cannot_forget_them(running: Cluster) -> None:
     """The stand-in has no machine behind the address of the controller."""
     refused = running.scale("set=h100", "nodes=hpc-h100-000001", "azure_scale_force_jobs=true", joins=True)
 
     assert refused.rc != 0
     assert running.azure.writes() == []
-    assert running.machines() == {"hpc-h100": 4}
+    assert running.machines() == {"hpc--h100": 4}
 
 
 def test_a_failed_allocation_leaves_the_machines_that_exist(running: Cluster) -> None:
@@ -114,11 +134,11 @@ def test_a_failed_allocation_leaves_the_machines_that_exist(running: Cluster) ->
     assert failed.rc != 0
     assert "AllocationFailed" in said(failed)
     assert "Azure has no free machines of this size here now" in said(failed)
-    assert running.machines() == {"hpc-h100": 4}
+    assert running.machines() == {"hpc--h100": 4}
     running.azure.faults()
     assert changed(fine(running.scale("set=h100", "count=4"))) == 0
     fine(running.scale("set=h100", "count=5"))
-    assert running.machines() == {"hpc-h100": 5}
+    assert running.machines() == {"hpc--h100": 5}
 
 
 def test_without_rights_the_message_names_the_role(running: Cluster) -> None:
@@ -129,4 +149,4 @@ def test_without_rights_the_message_names_the_role(running: Cluster) -> None:
 
     assert failed.rc != 0
     assert "Virtual Machine Contributor" in said(failed)
-    assert running.machines() == {"hpc-h100": 4}
+    assert running.machines() == {"hpc--h100": 4}

@@ -119,8 +119,8 @@ def test_a_hundred_nodes_come_by_one_request_and_go_by_name(controller: Controll
     controller.set(STARTING, *nodes)
     said = controller.run("settle")
 
-    assert controller.writes() == ["PATCHpc-h100"], said
-    assert controller.cluster.machines() == {"hpc-h100": 100}
+    assert controller.writes() == ["PATCHc--h100"], said
+    assert controller.cluster.machines() == {"hpc--h100": 100}
     hosts = controller.read("h100.json")
     assert sorted(hosts.values()) == nodes
     assert hosts["hpc-h100-000000"] == "n001"
@@ -131,17 +131,20 @@ def test_a_hundred_nodes_come_by_one_request_and_go_by_name(controller: Controll
     controller.set(["IDLE", "CLOUD", "POWERING_DOWN"], "n001", "n050")
     controller.run("settle")
     assert controller.writes() == ["POST/delete"]
-    assert controller.cluster.machines() == {"hpc-h100": 98}
+    assert controller.cluster.machines() == {"hpc--h100": 98}
     assert controller.states("n001", "n050") == ["+".join(OFF)] * 2
     assert {"n001", "n050"}.isdisjoint(controller.read("h100.json").values())
 
     controller.set(STARTING, "n050")
     controller.run("settle")
-    assert controller.cluster.machines() == {"hpc-h100": 99}
+    assert controller.cluster.machines() == {"hpc--h100": 99}
     assert sorted(controller.read("h100.json").values()) == nodes[1:]
 
 
 NO_RIGHT = {"error": {"code": "AuthorizationFailed", "message": "does not have authorization"}}
+AZURE = ROOT / "tests" / "unit" / "fixtures" / "azure"
+FAILED = json.loads((AZURE / "operation_failed_overconstrained.json").read_text(encoding="utf-8"))
+REFUSED = json.loads((AZURE / "refused_nested_allocation.json").read_text(encoding="utf-8"))
 QUOTA = {"error": {"code": "OperationNotAllowed", "message": "exceeding approved standardNDSH100v5Family Cores quota"}}
 
 
@@ -150,6 +153,11 @@ QUOTA = {"error": {"code": "OperationNotAllowed", "message": "exceeding approved
     [
         ("allocation_failed", "AllocationFailed: Allocation failed. We do not have sufficient capacity"),
         ({"match": "^PATCH", "status": 409, "body": QUOTA}, "Cores quota"),
+        ({"match": "^PATCH", "status": 409, "body": REFUSED}, "409 AllocationFailed: Allocation failed. We do not"),
+        (
+            {"stage": "scale", "code": "ResourceOperationFailure", "message": json.dumps(FAILED)},
+            "- VM Size; no place fits all constraints; try another zone or take fewer machines",
+        ),
         ({"match": "^PATCH", "status": 403, "body": NO_RIGHT}, "azure_up.yml gives it"),
     ],
 )
@@ -164,7 +172,7 @@ def test_nodes_that_azure_refuses_are_idle_again(controller: Controller, fault: 
     assert "2 nodes get no machine, back to idle~: n003, n004" in said
     assert controller.read("world.json")["requeued"] == ["n003", "n004"]
     assert controller.states("n003", "n004") == ["+".join(OFF)] * 2
-    assert controller.cluster.machines() == {"hpc-h100": 2}
+    assert controller.cluster.machines() == {"hpc--h100": 2}
 
 
 @pytest.mark.parametrize(
@@ -184,6 +192,6 @@ def test_a_passing_fault_costs_no_node(controller: Controller, fault: dict[str, 
 
     said = controller.run("settle")
 
-    assert controller.cluster.machines() == {"hpc-h100": 4}, said
+    assert controller.cluster.machines() == {"hpc--h100": 4}, said
     assert sorted(controller.read("h100.json").values()) == ["n001", "n002", "n003", "n004"]
     assert "requeued" not in controller.read("world.json")

@@ -65,7 +65,7 @@ def test_a_cluster_comes_and_goes(playbooks: Playbooks) -> None:
     tried = playbooks.run("azure_up", "--check", "--diff")
     assert tried.rc == 0, tried.out + tried.err
     assert playbooks.azure.writes() == []
-    assert "training-h100" in tried.out
+    assert "training--h100" in tried.out
 
     first = playbooks.run("azure_up")
     assert first.rc == 0, first.out + first.err

@@ -54,8 +54,9 @@ def set_of(size: str) -> dict[str, t.Any]:
     image = {"2204-v100": V100_IMAGE, "for Arm": ARM_IMAGE}
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import sizes
 
-    sku = sizes.find(size).image_sku
-    return gpu_set(name="gpu", vm_size=size, **({"image": image[sku]} if sku else {}))
+    found = sizes.find(size)
+    rack = {"gpu_imex": "none", "instances_per_group": found.rack} if found.rack > 1 else {}
+    return gpu_set(name="gpu", vm_size=size, **({"image": image[found.image_sku]} if found.image_sku else {}), **rack)
 
 
 # Every branch of the template, by name.
@@ -81,7 +82,7 @@ EVERYTHING: dict[str, dict[str, t.Any]] = {
     "spot": gpu_set(
         priority="spot", max_price=12.5, zone="2", os_disk={"type": "managed"}, eviction_policy="Deallocate"
     ),
-    "split": gpu_set(count=150, max_count=700, instances_per_group=300),
+    "split": gpu_set(count=150, max_count=700, instances_per_group=300, proximity=True),
     "reserved": gpu_set(vm_size="Standard_NC96ads_A100_v4", capacity_reservation={"type": "new"}, zone="1"),
     "reservation": gpu_set(
         vm_size="Standard_NC96ads_A100_v4", capacity_reservation={"type": "existing", "id": RESERVATION}

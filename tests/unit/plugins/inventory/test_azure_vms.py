@@ -338,14 +338,18 @@ TWO_CLUSTERS = [
 ]
 
 
-def test_two_controllers_of_different_clusters_are_refused() -> None:
+def test_machines_of_different_clusters_are_refused() -> None:
     off = {"instanceView": {"statuses": [{"code": "PowerState/deallocated"}]}}
     hidden = machine("debug-scheduler", {"ClusterName": "debug", "Name": "scheduler"}, **off)
 
-    for records in (TWO_CLUSTERS, [TWO_CLUSTERS[0], hidden]):
-        with pytest.raises(
-            AnsibleParserError, match=r"debug \(debug-scheduler\), training \(training-scheduler\); set slurm"
-        ):
+    node = machine("debug-1", {"slurm_cluster": "debug", "slurm_role": "compute"})
+
+    for name, records in (
+        ("debug-scheduler", TWO_CLUSTERS),
+        ("debug-scheduler", [TWO_CLUSTERS[0], hidden]),
+        ("debug-1", [TWO_CLUSTERS[0], node]),
+    ):
+        with pytest.raises(AnsibleParserError, match=rf"debug: {name}.*; training: training-sche.*; set slurm_cluster"):
             run(records)
     assert len(run(TWO_CLUSTERS, slurm_groups=False)[0].hosts) == 7
     assert members(run([TWO_CLUSTERS[0], cyclecloud("TRAINING", "scheduler-ha")])[0], "slurm_controller") == [
@@ -364,7 +368,7 @@ def test_a_cluster_has_its_own_machines_and_those_with_a_role_of_no_other() -> N
 
 
 def test_a_cluster_that_nobody_is_of_is_refused_with_those_there_are() -> None:
-    with pytest.raises(AnsibleParserError, match="no machine is of 'trainng'; there are: debug, Training"):
+    with pytest.raises(AnsibleParserError, match="no machine is of 'trainng'; there are: debug, training"):
         run(TWO_CLUSTERS, slurm_cluster="trainng")
     with pytest.raises(AnsibleParserError, match="there are: none"):
         run([TWO_CLUSTERS[-1]], slurm_cluster="training")

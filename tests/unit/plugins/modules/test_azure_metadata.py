@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import lasting
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall.metadata import TABLE
 from ansible_collections.hpcai.gpucluster.plugins.modules import azure_metadata
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._firewall.test_guard import Machine
 from ansible_collections.hpcai.gpucluster.tests.unit.support.run_module import RunModule
+
+ROLES = Path(__file__).parents[4] / "roles"
 
 
 @pytest.fixture
@@ -82,3 +87,10 @@ def test_nftables_goes_only_if_nobody_else_uses_it(
     machine.others, machine.settings = others, settings
 
     assert [run(azure_metadata.main, check, state="absent")["unused"] for check in (True, False)] == [unused, unused]
+
+
+def test_slurms_user_is_the_one_of_the_role_slurm() -> None:
+    """A role does not read the defaults of another one, so the number stands in both."""
+    number = yaml.safe_load((ROLES / "slurm/defaults/main.yml").read_text(encoding="utf-8"))["slurm_user_uid"]
+
+    assert f"slurm_user_uid | default({number})" in (ROLES / "azure_metadata/defaults/main.yml").read_text("utf-8")

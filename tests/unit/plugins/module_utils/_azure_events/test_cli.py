@@ -9,8 +9,10 @@ import contextlib
 import json
 import time
 import typing as t
+from email.utils import formatdate, parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,7 +25,7 @@ if t.TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-PREEMPT = {
+PREEMPT: dict[str, t.Any] = {
     "EventId": "0F2B1A6E-27DD-4D47-9FA1-9B4E4B7F2C11",
     "EventStatus": "Scheduled",
     "EventType": "Preempt",
@@ -48,6 +50,7 @@ class Service:
         self.trickle = 0.0
         self.started: list[str] = []
         self.asked: list[str] = []
+        self.date = ""
 
     def answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
         self.asked.append(f"{handler.command} {handler.path}")
@@ -58,7 +61,7 @@ class Service:
             return 200, b'{"compute": {"name": "h100_3", "vmScaleSetName": "h100"}, "network": {}}'
         assert handler.path == "/metadata/scheduledevents?api-version=2020-07-01"
         if self.status != 200:
-            return self.status, b'{"error": "no"}'
+            return self.status, self.body or b'{"error": "no"}'
         if handler.command == "POST":
             self.started += [one["EventId"] for one in json.loads(body)["StartRequests"]]
             return 200, b""
@@ -143,6 +146,8 @@ def machine() -> Iterator[Machine]:
             status, content = service.answer(self, body)
             self.send_response_only(status)
             self.send_header("Content-Length", str(len(content)))
+            if service.date:
+                self.send_header("Date", service.date)
             self.end_headers()
             for one in [content[i : i + 1] for i in range(len(content))] if service.trickle else [content]:
                 with contextlib.suppress(BrokenPipeError):
@@ -215,14 +220,42 @@ def test_a_node_that_waits_for_jobs_asks_slurm_every_ten_seconds(machine: Machin
     assert sum("nodelist" in call for call in machine.slurm.calls) == 2
 
 
-def test_a_clock_that_is_set_back_delays_no_look(machine: Machine) -> None:
-    machine.service.events = [{**PREEMPT, "EventType": "Freeze"}]
-    machine.slurm.jobs = {"8": "0       1       "}
+@pytest.mark.parametrize("wrong", [-86_400.0, 86_400.0])
+def test_a_wrong_clock_of_the_machine_neither_ends_jobs_early_nor_late(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, wrong: float
+) -> None:
+    """The times of an event are Azure's, and so is the time of its answer."""
+    machine.service.events = [{**PREEMPT, "EventType": "Reboot"}]
+    due = parsedate_to_datetime(PREEMPT["NotBefore"]).timestamp() - 120
+    monkeypatch.setattr(time, "time", lambda: due + wrong)
+    machine.slurm.jobs = {"7": "1       1       "}
     watch = machine.watch()
-    for second in (0, -86_400):
-        watch.look(NOW + second)
 
-    assert sum("nodelist" in call for call in machine.slurm.calls) == 2
+    machine.service.date = formatdate(due - 1, usegmt=True)
+    watch.look(NOW)
+    assert machine.slurm.jobs
+    machine.service.date = formatdate(due, usegmt=True)
+    watch.look(NOW + 10)
+    assert not machine.slurm.jobs
+
+
+def test_the_program_counts_periods_by_a_clock_that_nobody_can_set(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(json.dumps(machine.settings()._asdict()), encoding="utf-8")
+    seen: list[float] = []
+
+    def look(_watch: cli.Watch, now: float) -> float:
+        seen.append(now)
+        return 1.0
+
+    monkeypatch.setattr(cli.Watch, "look", look)
+    monkeypatch.setattr(cli, "time", SimpleNamespace(monotonic=lambda: 5.0, time=lambda: 7.0))
+
+    assert cli.main(["--config", str(config), "--once"]) == 0
+
+    assert seen == [5.0]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -316,6 +349,16 @@ def test_an_empty_check_checks_nothing(machine: Machine) -> None:
         (410, None, "410: the service is being updated"),
         (404, None, "404: this machine has no such service"),
         (500, None, "answered 500"),
+        (
+            400,
+            b'{"error": "Bad request. api-version is invalid"}',
+            "400: the request was refused: Error: Bad request. api",
+        ),
+        (
+            503,
+            b'{"error": {"code": "X", "details": [{"code": "Inner", "message": "why"}]}}',
+            "answered 503: Inner: why",
+        ),
         (200, b"", "no JSON"),
         (200, b"<html>", "no JSON"),
         (200, b'{"DocumentIncarnation": 1}', "no list of events"),

@@ -70,10 +70,17 @@ def test_a_document_without_a_list_is_not_a_document_without_events(document: t.
 
 @pytest.mark.parametrize(
     "changes",
-    [{"Resources": ["h100_4"]}, {"Resources": None}, {"EventType": "Unknown"}, {"EventType": None}],
+    [{"Resources": ["h100_4"]}, {"Resources": []}, {"EventType": "Unknown"}, {"EventType": None}],
 )
 def test_an_event_of_another_machine_or_kind_is_ignored(changes: dict[str, t.Any]) -> None:
     assert found(**changes) == []
+
+
+@pytest.mark.parametrize("resources", ["h100_3", None, {"h100_3": 1}, 3])
+def test_machines_that_are_no_list_are_not_no_machines(resources: t.Any) -> None:
+    """The drain for an event would be lifted while the event is pending."""
+    with pytest.raises(events.EventsError, match="has no list of machines"):
+        found(Resources=resources)
 
 
 def test_the_name_of_a_machine_has_no_case() -> None:

@@ -187,6 +187,25 @@ def test_it_schedules_warns_and_deletes(cloud: tuple[Cloud, str]) -> None:
     assert machine.said[-1] == "Azure is deleting the resource group"
 
 
+@pytest.mark.parametrize("field", ["period", "tag", "first_warned", "hours_said"])
+@pytest.mark.parametrize("value", ["text", None, [1], float("nan"), float("inf"), -1, 1e30, 10**400])
+def test_a_damaged_state_neither_stops_the_program_nor_deletes_without_a_warning(
+    cloud: tuple[Cloud, str], field: str, value: t.Any
+) -> None:
+    azure, address = cloud
+    machine = Machine(address)
+    assert azure.tags is not None
+    azure.tags[plan.TAG] = at(-0.1)
+    state = {"period": "7d", "tag": azure.tags[plan.TAG], field: value}
+    machine.host.files[cli.STATE] = json.dumps(state)
+
+    assert machine.program().status() == 0
+    assert machine.program().run() == 0
+
+    assert "DELETE" not in str(azure.writes())
+    assert json.loads(machine.host.files[cli.STATE]).keys() == plan.State()._asdict().keys()
+
+
 def test_a_reservation_stops_jobs_that_would_not_end_before(cloud: tuple[Cloud, str]) -> None:
     azure, address = cloud
     machine = Machine(address)

@@ -33,10 +33,11 @@ class Azure:
     """Two scale sets. A request for machines makes them at once; a deletion is noted and done."""
 
     def __init__(self) -> None:
-        self.instances: dict[str, dict[int, str]] = {"hpc-a": {}, "hpc-a-2": {}}
+        self.instances: dict[str, dict[int, str]] = {"hpc--a": {}, "hpc--a--2": {}}
         self.broken: set[str] = set()
         self.short: set[str] = set()  # names of instances and scale sets that lists lack
         self.deleted: list[str] = []
+        self.failure: Body = {}  # the status of a broken instance
         self.next = 0
 
     def rows(self, path: str, _query: t.Any) -> list[Body]:
@@ -51,13 +52,14 @@ class Azure:
         return [self._row(number, host) for number, host in self.instances[name].items() if host not in self.short]
 
     def _row(self, number: int, host: str) -> Body:
-        codes = ["ProvisioningState/failed", "PowerState/running"]
+        views = [{"code": "ProvisioningState/failed"}, {"code": "PowerState/running"}]
+        views = [self.failure] if host in self.broken and self.failure else views[: 1 if host in self.broken else 2]
         return {
             "instanceId": str(number),
             "properties": {
                 "provisioningState": "Failed" if host in self.broken else "Succeeded",
                 "osProfile": {"computerName": host},
-                "instanceView": {"statuses": [{"code": code} for code in codes[: 1 if host in self.broken else 2]]},
+                "instanceView": {"statuses": views},
             },
         }
 
@@ -66,8 +68,10 @@ class Azure:
         have = self.instances[name]
         if method == "PATCH":
             while len(have) < body["sku"]["capacity"]:
-                have[self.next] = f"{name}-{self.next:06d}"
+                have[self.next] = f"{name.replace('--', '-')}-{self.next:06d}"
                 self.next += 1
+            while len(have) > body["sku"]["capacity"]:  # Azure chooses
+                self.deleted.append(have.pop(next(iter(have))))
         else:
             self.deleted += [have.pop(int(number)) for number in body["instanceIds"]]
         return Answer({}, None)
@@ -131,7 +135,7 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.mark.parametrize("seconds", [30, 60, 600])
-@pytest.mark.parametrize("lacks", ["hpc-a-000000", "hpc-a"])
+@pytest.mark.parametrize("lacks", ["hpc-a-000000", "hpc--a"])
 @pytest.mark.parametrize("named", [True, False])
 def test_a_list_that_lacks_machines_ends_no_machine_with_a_job(
     site: Site, lacks: str, seconds: int, named: bool
@@ -176,7 +180,7 @@ def test_a_lost_file_and_a_short_list_at_once(site: Site) -> None:
     """The machine of c2 is not listed, so a machine without a node might be its."""
     site.state.unlink()
     site.azure.short = {"hpc-a-000001"}
-    site.azure.instances["hpc-a"][9] = "hpc-a-000009"
+    site.azure.instances["hpc--a"][9] = "hpc-a-000009"
     site.go(600)
     assert site.azure.deleted == []
 
@@ -197,7 +201,7 @@ def test_a_machine_that_may_be_of_a_running_node_is_given_to_no_other(site: Site
 
 
 def test_nodes_belong_to_their_scale_set_also_if_the_list_lacks_another(site: Site) -> None:
-    site.azure.short = {"hpc-a"}
+    site.azure.short = {"hpc--a"}
     site.world.set(STARTING, "c6")
     site.go(60)
 
@@ -206,11 +210,36 @@ def test_nodes_belong_to_their_scale_set_also_if_the_list_lacks_another(site: Si
 
 def test_a_failed_update_of_a_running_machine_is_no_broken_machine(site: Site) -> None:
     site.azure.broken = {"hpc-a-000000", "hpc-a-000007"}
-    site.azure.instances["hpc-a"][7] = "hpc-a-000007"
+    site.azure.instances["hpc--a"][7] = "hpc-a-000007"
     site.world.set(STARTING, "c3")
     site.go(60)
 
     assert site.azure.deleted == ["hpc-a-000007"]
+
+
+def test_a_machine_that_azure_could_not_make_says_why(site: Site) -> None:
+    site.azure.broken = {"hpc-a-000007"}
+    site.azure.instances["hpc--a"][7] = "hpc-a-000007"
+    site.azure.failure = {"code": "ProvisioningState/failed/AllocationFailed", "message": "Allocation failed."}
+    site.world.set(STARTING, "c3")
+    site.go(60)
+
+    assert site.azure.deleted == ["hpc-a-000007"]
+    assert "c3: AllocationFailed: Allocation failed; Azure has no free machines" in " ".join(site.said)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_short_list_beside_a_failure_leaves_azure_no_choice(site: Site, lost: bool) -> None:
+    """A capacity below the number of machines lets Azure choose one with a job."""
+    site.azure.broken.add("hpc-a-000003")
+    site.world.set(STARTING, "c3")
+    site.go(30)
+    site.azure.short.add("hpc-a-000000")
+    if lost:
+        site.state.unlink()
+    site.go(60)
+
+    assert site.azure.deleted == ["hpc-a-000003"]
 
 
 def test_two_nodes_that_claim_one_machine_end_it_for_nobody(site: Site) -> None:
@@ -225,7 +254,7 @@ def test_two_nodes_that_claim_one_machine_end_it_for_nobody(site: Site) -> None:
 
 
 def test_a_clock_that_is_set_and_a_reboot_shorten_no_grace(site: Site) -> None:
-    site.azure.instances["hpc-a"][9] = "hpc-a-000009"
+    site.azure.instances["hpc--a"][9] = "hpc-a-000009"
     site.go(60)
     content = json.loads(site.state.read_text(encoding="utf-8"))
     site.state.write_text(json.dumps({**content, "boot": "another"}), encoding="utf-8")
@@ -237,3 +266,15 @@ def test_a_clock_that_is_set_and_a_reboot_shorten_no_grace(site: Site) -> None:
 
     site.go(120)
     assert site.azure.deleted == ["hpc-a-000009"]
+
+
+@pytest.mark.parametrize("value", [[[1]], [{}], [None, "c1"], {"c1": 1}, "c1", None, 1])
+@pytest.mark.parametrize("name", ["seen", "held", "assigned", "operations", "known", "starting", "failed", "alarms"])
+def test_a_damaged_file_stops_no_pass(site: Site, name: str, value: t.Any) -> None:
+    """What is not understood counts as forgotten."""
+    content = json.loads(site.state.read_text(encoding="utf-8"))
+    site.state.write_text(json.dumps({**content, name: {"a": value, "set a": value}}), encoding="utf-8")
+    site.start("c3")
+
+    assert "c3" in site.pairs().values()
+    assert site.azure.deleted == []

@@ -110,7 +110,8 @@ def test_a_thousand_nodes_start_by_one_call_in_five_seconds(site: Site) -> None:
     site.state("ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP")
     request = site.directory / "resume.json"
     job = {"job_id": 7, "nodes_resume": "h100-[0001-1000]"}
-    request.write_text(json.dumps({"all_nodes_resume": "h100-[0001-1000]", "jobs": [job]}), encoding="utf-8")
+    text = json.dumps({"all_nodes_resume": "h100-[0001-1000]", "jobs": [{**job, "extra": "?"}]})
+    request.write_bytes(text.encode().replace(b"?", b"\xff"))  # a user chose it
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
 
     done = site.run("resume", "h100-[0001-1000]", SLURM_RESUME_FILE=str(request))

@@ -13,7 +13,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.cloud import ElasticError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.cloud import ElasticError, Machine, Set
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.passes import Passes
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.slurm import Slurm
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.state import Store
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
@@ -84,6 +85,36 @@ def test_nothing_follows_from_a_missing_answer(world: World, clock: Clock, fault
 
     assert world.machines() == ["c1", "stray"]
     assert "requeued" not in world.load()
+
+
+def test_a_list_of_nodes_that_is_cut_at_the_end_of_a_line_deletes_no_machine(tmp_path: Path) -> None:
+    """Slurm is not asked for the jobs of a node that the list lacks."""
+    names, deleted, said, now = ("n1", "n2", "n3"), list[str](), list[str](), [1000.0]
+    lines = [f"NodeName={name} NodeHostName={name} State=MIXED+CLOUD ThreadsPerCore=1 Reason=\n" for name in names]
+
+    def run(argv: t.Any, *_more: t.Any) -> tuple[int, str, str]:
+        if argv[:3] == ["scontrol", "show", "hostnames"]:
+            return 0, "\n".join(argv[3].split(",")) + "\n", ""
+        return 0, "".join(lines[:2]) if argv[0] == "scontrol" else "", ""
+
+    class Cloud:
+        def machines(self, _nodes: t.Any) -> list[Machine]:
+            return [Machine(name, name) for name in names if name not in deleted]
+
+        def stop(self, machines: list[Machine]) -> None:
+            deleted.extend(machine.id for machine in machines)
+
+    cloud: t.Any = Cloud()
+    host = Host(run)
+    one = Set("s", names, "command", 0, {}, 4, 3)
+    store = Store(host, str(tmp_path), boot=lambda: "b")
+    made = Passes([one], lambda _one, _memory: cloud, Slurm(run), store, said.append, lambda: now[0])
+    for _turn in range(5):
+        made.once()
+        now[0] += 35
+
+    assert deleted == []
+    assert "Slurm's list lacks nodes of the set: n3" in said[-1]
 
 
 def test_suspended_nodes_are_idle_as_soon_as_their_machines_are_gone(world: World, clock: Clock) -> None:

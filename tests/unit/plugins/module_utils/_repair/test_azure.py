@@ -39,6 +39,7 @@ class Service(Client):
         super().__init__(Place("https://azure.test", "https://azure.test", ""), lambda _seconds: None)
         fleet = {"id": SUBSCRIPTION, "uniform": [["hpc", 3]], "vms": 2}
         self.direct = Direct(subscriptions=[fleet], **spec)
+        self.direct.state.imds.machine["resourceId"] = f"{VM}control"
         self.posts: list[str] = []
         self.refusals: list[tuple[int, str]] = []  # for the next POST
 
@@ -49,7 +50,7 @@ class Service(Client):
             self.posts.append(f"{url.path} {body.decode()}".strip())
             if self.refusals:
                 status, code = self.refusals.pop(0)
-                raise RefusedError(f"{what}: {status} {code}", status, code)
+                raise RefusedError(f"{what}: {status} {code}", status)
         marked = request.get_header("Metadata") == "true"
         target = f"{url.path}?{url.query}"
         status, headers, content = self.direct.state.answer(
@@ -57,7 +58,7 @@ class Service(Client):
         )
         found = json.loads(content) if content else {}
         if status >= 400:
-            raise RefusedError(f"{what}: {found['error']['code']}", status, found["error"]["code"])
+            raise RefusedError(f"{what}: {found['error']['code']}", status)
         return Answer(found, None, headers.get("Azure-AsyncOperation") or headers.get("Location") or "")
 
 
@@ -185,6 +186,19 @@ class Following(Client):
         return {"compute": {"resourceId": f"{VM}control"}}
 
 
+@pytest.mark.parametrize("said", [{}, {"compute": None}, {"compute": {"resourceId": ""}}])
+def test_a_controller_that_does_not_know_its_own_machine_changes_none(
+    monkeypatch: pytest.MonkeyPatch, said: dict[str, t.Any]
+) -> None:
+    monkeypatch.setattr(Following, "metadata", lambda *_query: said)
+    client = Following()
+
+    with pytest.raises(AzureError, match="does not say which machine is this controller"):
+        azure.Machines(client, OPTIONS, lambda: 0.0, lambda _seconds: None, lambda _host: {"10.0.0.9"}).do(
+            "redeploy", "gpu", 60
+        )
+
+
 RUNS = Answer({"status": "InProgress"}, None, "")
 ENDED = Answer({"status": "Succeeded"}, None, "")
 ACCEPTED = Answer({}, None, "https://azure.test/operationresults/1")
@@ -215,6 +229,21 @@ def test_an_operation_is_followed_to_its_end(answers: list[Answer | AzureError])
         (
             Answer({"status": "Failed", "error": {"code": "Allocation", "message": "no room"}}, None, ""),
             "Allocation: no",
+        ),
+        (
+            Answer(
+                {
+                    "status": "Failed",
+                    "error": {
+                        "code": "X",
+                        "message": "'Failed'",
+                        "details": [{"code": "AllocationFailed", "message": "y"}],
+                    },
+                },
+                None,
+                "",
+            ),
+            "^AllocationFailed: y; Azure has no free machines",
         ),
         (Answer({"status": "Canceled"}, None, ""), "canceled"),
         (RefusedError("GET: 404 Gone", 404), "404 Gone"),

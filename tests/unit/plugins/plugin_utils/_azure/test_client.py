@@ -62,6 +62,27 @@ def test_a_link_to_somewhere_else_is_not_asked(link: str) -> None:
         pages({"value": [], "nextLink": link})
 
 
+@pytest.mark.parametrize("host", ["https://azure.test:443", "https://AZURE.test", "HTTPS://azure.test"])
+def test_a_link_to_the_same_host_is_followed_however_it_is_written(host: str) -> None:
+    assert len(pages({"value": [], "nextLink": f"{host}{LIST}?page=2"}, {"value": [{"id": 1}]})) == 2
+
+
+def test_an_error_beside_an_empty_list_is_an_error() -> None:
+    answer = {"value": [], "error": {"code": "InternalError", "message": "no answer of a region"}}
+
+    with pytest.raises(RequestError, match="InternalError: no answer of a region"):
+        pages(answer, answer, answer)
+    assert pages(answer, {"value": [{"id": 1}]}) == [[{"id": 1}]]
+
+
+def test_an_empty_last_page_is_asked_for_again() -> None:
+    first = {"value": [{"id": 1}], "nextLink": f"{HOST}{LIST}?page=2"}
+    empty: dict[str, t.Any] = {"value": []}
+
+    assert pages(first, empty, {"value": [{"id": 2}]}) == [[{"id": 1}], [{"id": 2}]]
+    assert pages(first, empty, empty, empty) == [[{"id": 1}], []]
+
+
 def test_a_link_back_to_a_page_is_not_followed_for_ever() -> None:
     link = f"{HOST}{LIST}?page=2"
 
@@ -86,7 +107,7 @@ def test_what_cannot_be_read_is_asked_again_and_then_named() -> None:
             {"error": {"code": "BadRequest", "details": [{"code": "InvalidQuery", "message": "q"}]}},
             "403 InvalidQuery: q",
         ),
-        ({"error": "text"}, "403 Error: no explanation"),
+        ({"error": "text"}, "403 Error: text"),
         ([], "403 Error: no explanation"),
         (b"", "403 Error: no explanation"),
     ],

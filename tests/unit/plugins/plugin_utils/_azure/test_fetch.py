@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import filters, graph
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import filters, graph, hostvars, slurm
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.client import Client
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import NoAnswerError, ThrottledError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.fetch import Fetcher, Found
@@ -278,9 +278,7 @@ NARROW: list[dict[str, t.Any]] = [
 
 @pytest.mark.parametrize("narrow", NARROW)
 @pytest.mark.parametrize("verify", ["scale_sets", "all"])
-def test_a_set_is_compared_with_its_capacity_however_the_list_is_narrowed(
-    narrow: dict[str, t.Any], verify: str
-) -> None:
+def test_a_set_is_compared_with_its_list_however_the_list_is_narrowed(narrow: dict[str, t.Any], verify: str) -> None:
     found = fetch(Direct(subscriptions=[MIXED], stale=2), verify=verify, **narrow)
 
     kept = filters.keep(found.records, narrow.get("filters", {}))
@@ -294,15 +292,7 @@ def test_sets_that_are_complete_are_not_read_again_because_of_a_filter() -> None
     found = fetch(azure, filters=check_filters({"tags": {"slurm_role": "compute"}}))
 
     assert found.notes == []
-    assert not [line for line in azure.state.log if "ScaleSets/hpc/" in line]
-    assert len([line for line in queries(azure) if "summarize" in line]) == 1
-
-
-def test_without_a_summary_the_instances_are_counted_by_their_ids() -> None:
-    refused = {"error": {"code": "InvalidQuery", "message": "no"}}
-    azure = Direct(subscriptions=[MIXED], stale=1, faults=[{"match": "summarize", "status": 400, "body": refused}])
-
-    assert len(fetch(azure, filters=check_filters({"tags": {"ClusterName": None}})).records) == 3 + 7
+    assert len([line for line in azure.state.log if "ScaleSets/hpc/" in line]) == 1
 
 
 def test_graph_where_names_the_instances_and_machines_that_it_cannot_decide_about() -> None:
@@ -340,6 +330,44 @@ def test_machines_that_the_graph_does_not_know_yet_are_added_with_their_addresse
         "4 machines are not in Resource Graph yet (vm00005, vm00006, vm00007, vm00008)" in n for n in found.notes
     )
     assert found.gaps == []
+
+
+@pytest.mark.parametrize("verify", ["scale_sets", "all"])
+@pytest.mark.parametrize("narrow", [{}, {"filters": check_filters({"tags": {"slurm_role": "compute"}})}, *NARROW[3:]])
+def test_members_that_changed_while_their_number_stayed_are_the_new_ones(narrow: dict[str, t.Any], verify: str) -> None:
+    late, settled = (
+        names(fetch(Direct(subscriptions=[MIXED], lagging=count), verify=verify, **narrow)) for count in (3, 0)
+    )
+
+    assert late == settled
+
+
+@pytest.mark.parametrize("listing", ["/resources\\?", "statusOnly"])
+def test_machines_that_one_of_two_lists_lacks_stay(listing: str) -> None:
+    azure = Direct(subscriptions=[{"id": ONE, "vms": 4}])
+    rows = [{key: one[key] for key in ("id", "name")} for one in azure.state.subscriptions[0].machines[:2]]
+    azure.state.faults = [{"match": f"GET .*{listing}", "text": json.dumps({"value": rows}), "seen": 0}]
+
+    assert len(fetch(azure, verify="all").records) == 4
+
+
+def test_a_machine_that_only_the_list_of_states_has_is_found_with_verify_all() -> None:
+    azure = Direct(subscriptions=[{"id": ONE, "vms": 4}], unknown=2)
+    rows = [{key: one[key] for key in ("id", "name")} for one in azure.state.subscriptions[0].machines[:2]]
+    azure.state.faults = [{"match": "GET .*/resources\\?", "text": json.dumps({"value": rows}), "seen": 0}]
+
+    assert len(fetch(azure, verify="all").records) == 4
+
+
+def test_a_short_list_of_a_set_drops_no_instance_that_is_known() -> None:
+    azure = Direct(subscriptions=[MIXED])
+    rows = azure.state.subscriptions[0].instances[next(iter(azure.state.subscriptions[0].instances))][:2]
+    azure.state.faults = [{"match": "ScaleSets/hpc/virtual", "text": json.dumps({"value": rows}), "seen": 0}]
+
+    found = fetch(azure)
+
+    assert len(found.records) == 15
+    assert any("counts 7 instances and lists 2" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("refused", ["", "GET .*/resources\\?"])
@@ -756,7 +784,7 @@ def test_sets_that_spread_over_placement_groups_are_read_with_them() -> None:
 
     assert names(plain) == names(spread)
     assert {record["single_placement_group"] for record in spread.records} == {None, True, False}
-    assert len([line for line in azure.state.log if "ScaleSets/hpc/virtualMachines" in line]) == 1
+    assert len([line for line in azure.state.log if "ScaleSets/hpc/networkInterfaces" in line]) == 1
 
 
 def test_verify_all_takes_the_power_state_from_resource_manager() -> None:
@@ -804,6 +832,57 @@ def test_scale_sets_that_the_list_refuses_come_from_the_graph(status: int) -> No
         assert {"hpc", "flex"} <= {record["vmss"].get("name") for record in found.records}
         assert found.gaps == []
         assert any(f"scale sets of subscription {ONE}" in note and str(status) in note for note in found.notes)
+
+
+@pytest.mark.parametrize("source", ["graph", "arm", "auto"])
+@pytest.mark.parametrize(
+    "match", [r"GET .*virtualMachines\?", "GET .*networkInterfaces", r"GET .*/resources\?", "^POST"]
+)
+def test_an_answer_with_an_error_beside_no_rows_does_not_lose_hosts_in_silence(match: str, source: str) -> None:
+    text = json.dumps({"value": [], "data": [], "totalRecords": 0, "error": {"code": "Partial", "message": "no"}})
+    azure = Direct(subscriptions=[MIXED], faults=[{"match": match, "text": text}])
+
+    try:
+        found = fetch(azure, source=source)
+    except AzureInventoryError:
+        return
+    assert len(found.records) == 15
+    assert found.gaps or all(record["private_ipv4_addresses"] for record in found.records)
+
+
+@pytest.mark.parametrize(("match", "kept"), [(r"virtualMachines\?.*skiptoken", 200), ("Interfaces.*skiptoken", 250)])
+def test_an_empty_second_page_of_a_list_is_a_gap(match: str, kept: int) -> None:
+    azure = Direct(subscriptions=[{"id": ONE, "vms": 250}], faults=[{"match": match, "text": '{"value": []}'}])
+
+    found = fetch(azure, source="arm")
+
+    assert len(found.records) == kept
+    assert any("rows may be missing" in gap for gap in found.gaps)
+
+
+def test_a_set_that_no_list_has_any_more_keeps_what_the_graph_knows_and_is_named() -> None:
+    nobody = {"match": r"virtualMachineScaleSets\?", "after": 1, "text": '{"value": []}'}
+    azure = Direct(subscriptions=[MIXED], faults=[{"match": "ScaleSets/hpc/", "status": 404}, nobody])
+
+    found = fetch(azure)
+
+    assert len(found.records) == 15
+    assert any("instances of scale set hpc" in gap for gap in found.gaps)
+
+
+@pytest.mark.parametrize("source", ["graph", "arm"])
+def test_a_machine_with_ipv6_only_has_its_addresses(source: str) -> None:
+    azure = Direct(subscriptions=[{"id": ONE, "vms": 1, "uniform": [["hpc", 1]]}])
+    own = azure.state.subscriptions[0]
+    for nic in [*own.nics, *(one for some in own.instance_nics.values() for one in some)]:
+        for one in nic["properties"]["ipConfigurations"]:
+            one["properties"]["privateIPAddress"] = "fd00::4"
+
+    found = fetch(azure, source=source)
+
+    assert [one["private_ipv6_addresses"] for one in found.records] == [["fd00::4"], ["fd00::4"]]
+    emitted = [hostvars.Names("azure_", None).emitted({**one, **slurm.facts(one)}) for one in found.records]
+    assert [one["azure_private_ipv6_addresses"] for one in emitted] == [["fd00::4"], ["fd00::4"]]
 
 
 def test_a_set_that_may_not_be_read_again_keeps_what_the_graph_knows() -> None:

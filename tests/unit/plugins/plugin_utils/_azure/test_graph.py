@@ -73,14 +73,6 @@ def test_a_machine_comes_beside_each_of_its_interfaces(kind: str, owner: str) ->
     assert not {"vmKey", "vmKey1"} & set(rows[0])
 
 
-def test_instances_are_counted_by_set() -> None:
-    rows = [{"type": graph.INSTANCE, "id": f"/s/virtualMachineScaleSets/A/virtualMachines/{n}"} for n in range(3)]
-
-    found = kql.run(graph.counts([]).text, {"computeresources": rows})
-
-    assert found == [{"id": "/s/virtualmachinescalesets/a", "instances": 3}]
-
-
 def test_every_query_has_an_id_and_an_order_or_pages_would_lose_rows() -> None:
     for kind, columns in ((graph.VM, graph.MACHINE), (graph.ADDRESS, graph.ADDRESS_COLUMNS)):
         text = graph.query(kind, columns).text

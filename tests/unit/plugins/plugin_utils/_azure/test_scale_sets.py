@@ -39,11 +39,10 @@ def test_uniform_sets_of_the_wanted_groups(
     assert [one["name"] for one in scale_sets.wanted(known, have.have, filters)] == expected
 
 
-def test_a_set_with_another_number_of_instances_than_its_capacity_is_outdated() -> None:
-    full, short, unknown = scale_set("full"), scale_set("short"), scale_set("unknown", capacity=None)
+def test_the_instances_of_other_sets_stay() -> None:
+    full, short = scale_set("full"), scale_set("short")
     machines = [instance(full, 0), instance(full, 5), instance(short, 0)]
 
-    assert scale_sets.outdated([full, short, unknown], scale_sets.seen(machines)) == [short]
     assert scale_sets.without(machines, [short]) == machines[:2]
 
 

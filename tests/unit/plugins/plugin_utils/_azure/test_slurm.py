@@ -46,6 +46,13 @@ def test_an_unknown_role_is_named_with_those_that_are_allowed() -> None:
         slurm.groups({"part": "chief"}, "part")
 
 
+def test_clusters_have_the_names_of_their_machines() -> None:
+    tags = [("a", "HPC"), ("b", None), ("c", "hpc"), ("d", "debug")]
+    records = [{"name": name, "slurm_cluster": cluster} for name, cluster in tags]
+
+    assert list(slurm.clusters(records).items()) == [("debug", ["d"]), ("HPC", ["a", "c"])]
+
+
 def test_the_first_controller_takes_the_roles_that_no_machine_has() -> None:
     def given(*roles: str) -> list[dict[str, t.Any]]:
         return [{"id": f"/{number}", "tags": {"slurm_role": role}} for number, role in enumerate(roles)]

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import inputs, sizes, spec, subnets
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import inputs, names, sizes, spec, subnets
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.tests.unit.support import azure_clusters
 from ansible_collections.hpcai.gpucluster.tests.unit.support.azure_clusters import cluster, gpu_set
@@ -140,13 +140,41 @@ def test_right_input_has_no_fault(name: str) -> None:
         ),
         (
             gpu_set(
-                vm_size="Standard_ND128isr_GB300_v6", image=azure_clusters.ARM_IMAGE, os_disk={"type": "ephemeral"}
+                vm_size="Standard_ND128isr_GB300_v6",
+                gpu_imex="none",
+                image=azure_clusters.ARM_IMAGE,
+                os_disk={"type": "ephemeral"},
             ),
             "azure_cluster.gpu_sets[0].os_disk.type",
             "managed",
         ),
         (gpu_set(vm_size="Standard_ND40rs_v2"), "azure_cluster.gpu_sets[0].image", "2204-v100"),
-        (gpu_set(vm_size="Standard_ND128isr_GB300_v6"), "azure_cluster.gpu_sets[0].image", "for Arm"),
+        (gpu_set(vm_size="Standard_ND128isr_GB300_v6", gpu_imex="none"), "azure_cluster.gpu_sets[0].image", "for Arm"),
+        (
+            gpu_set(vm_size="Standard_ND128isr_GB300_v6"),
+            "azure_cluster.gpu_sets[0].gpu_imex",
+            "NVLink joins 18 machines",
+        ),
+        (
+            gpu_set(vm_size="Standard_ND128isr_NDR_GB200_v6", gpu_imex="none"),
+            "azure_cluster.gpu_sets[0].instances_per_group",
+            "1 to 18",
+        ),
+        (
+            gpu_set(vm_size="standard_nc24rs_v3"),
+            "azure_cluster.gpu_sets[0].vm_size",
+            "since 2025-09-30, Azure makes no",
+        ),
+        (
+            cluster(controller={"vm_size": "Standard_B4ms"}),
+            "azure_cluster.controller.vm_size",
+            "accelerated networking",
+        ),
+        (cluster(login={"vm_size": "Standard_A2_v2"}), "azure_cluster.login.vm_size", "accelerated networking"),
+        (cluster(controller={"vm_size": "Standard_D8ps_v5"}), "azure_cluster.controller.image", "an image for Arm"),
+        (cluster(controller={"data_disks": [{"size_gib": 64}] * 40}), "azure_cluster.controller.data_disks", "most 16"),
+        (cluster(image="almalinux:almalinux-hpc:8:8.10.1"), "azure_cluster.image", "a purchase plan"),
+        (cluster(storage={"type": "anf", "size_gib": 103424}), "azure_cluster.storage[0].size_gib", "1024 to 102400"),
         (
             gpu_set(capacity_reservation={"type": "new"}),
             "azure_cluster.gpu_sets[0].capacity_reservation",
@@ -178,6 +206,17 @@ def test_right_input_has_no_fault(name: str) -> None:
         ),
         (cluster(storage={"type": "nfs"}), "azure_cluster.storage[0].type", "did you mean"),
         (cluster(storage={"type": "azure_files", "size_gib": 10}), "azure_cluster.storage[0].size_gib", "100 to"),
+        (
+            cluster(storage={"type": "amlfs", "size_tib": 208}, network={"address_space": "10.0.0.0/23"}),
+            "azure_cluster.network.subnets.amlfs",
+            "/23 or larger inside",
+        ),
+        (cluster(storage={"type": "amlfs", "size_tib": 20}), "azure_cluster.storage[0].size_tib", "steps of 16"),
+        (
+            cluster(storage={"type": "amlfs", "sku": "AMLFS-Durable-Premium-40"}),
+            "azure_cluster.storage[0].size_tib",
+            "48 to 1536 in steps of 48",
+        ),
         (cluster(storage={"type": "anf", "size_gib": 1500}), "azure_cluster.storage[0].size_gib", "steps of 1024"),
         (
             cluster(storage={"type": "existing", "source": "filer", "path": "/data"}),
@@ -231,14 +270,21 @@ def test_a_private_key_is_not_shown() -> None:
     assert "b3BlbnNz" not in "".join(inputs.problems(cluster(admin={"ssh_keys": [key]})))
 
 
-def test_two_sets_cannot_have_one_scale_set() -> None:
+def test_two_sets_cannot_have_the_same_host_names() -> None:
     one = {"vm_size": "Standard_ND96isr_H100_v5", "count": 1}
     given = cluster(gpu_sets=[{"name": "h100", **one, "max_count": 150}, {"name": "h100-2", **one}])
 
     assert inputs.problems(given) == [
         "azure_cluster.gpu_sets[1].name: found 'h100-2'; allowed: another name:"
-        " gpu_sets[0] has the scale set hpc-h100-2"
+        " gpu_sets[0] has the hosts hpc-h100-2-..."
     ]
+
+
+def test_no_two_clusters_share_a_name_of_a_set() -> None:
+    assert names.scale_set("hpc", "a-b", 1) != names.scale_set("hpc-a", "b", 1)
+    assert names.scale_set("hpc", "a", 2) != names.scale_set("hpc", "a-2", 1)
+    for given in (cluster(name="hpc--a"), gpu_set(name="a--b")):
+        assert ["digits and single -" in one for one in inputs.problems(given)] == [True]
 
 
 def test_a_subnet_has_an_address_for_each_node() -> None:
@@ -248,6 +294,18 @@ def test_a_subnet_has_an_address_for_each_node() -> None:
         "azure_cluster.network.subnets.nodes: found '10.10.128.0/27'; allowed: a network with 60 addresses for nodes;"
         " this one has 27"
     ]
+
+
+@pytest.mark.parametrize(
+    ("tib", "addresses"), [(16, "10.10.0.192/26"), (48, "10.10.1.0/25"), (96, "10.10.1.0/24"), (208, "10.10.2.0/23")]
+)
+def test_lustre_has_a_subnet_of_the_size_that_its_capacity_needs(tib: int, addresses: str) -> None:
+    given = cluster(storage={"type": "amlfs", "size_tib": tib}, network={"subnets": {"amlfs": "10.10.4.0/27"}})
+    length = addresses.rpartition("/")[2]
+
+    assert f"allowed: a network of /{length} or larger" in inputs.problems(given)[0]
+    del given["network"]
+    assert subnets.addresses(inputs.read(given))["amlfs"] == addresses
 
 
 def test_strings_of_the_command_line_have_their_types() -> None:
@@ -285,7 +343,7 @@ def test_default_subnets_do_not_overlap(name: str) -> None:
 def test_sizes_are_those_of_the_catalogue() -> None:
     azure = {name for name in records.names() if name.startswith("Standard_")}
 
-    assert set(sizes.names()) == azure
+    assert {size.name for size in sizes.load().values()} == azure
 
 
 def test_every_default_has_a_value_of_its_type() -> None:

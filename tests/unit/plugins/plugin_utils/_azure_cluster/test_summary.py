@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import template
 from ansible_collections.hpcai.gpucluster.tests.unit.support.azure_clusters import EVERYTHING, cluster
 
@@ -32,7 +34,7 @@ def test_without_prices_nothing_is_said_about_costs() -> None:
 
 
 def test_costs_follow_the_current_number_of_machines() -> None:
-    lines = template.rendered(cluster(prices=PRICES), {"hpc-h100": 1})["summary"]
+    lines = template.rendered(cluster(prices=PRICES), {"hpc--h100": 1})["summary"]
 
     assert any(line.startswith("costs: 100.60 USD") for line in lines)
 
@@ -51,8 +53,22 @@ def test_variables_follow_from_the_template() -> None:
 
     assert found["gpucluster_networks"] == {"cluster": ["10.10.0.0/26", "10.10.128.0/17"]}
     assert found["gpucluster_join_clients"] == ["10.10.128.0/17"]
-    assert found["nfs_volumes"][0]["devices"] == ["/dev/disk/azure/scsi1/lun0", "/dev/disk/azure/scsi1/lun1"]
     assert [mount["path"] for mount in found["nfs_mounts"]] == ["/home", "/shared", "/data"]
+
+
+@pytest.mark.parametrize(
+    ("size", "link"),
+    [
+        ("Standard_D8as_v5", "/dev/disk/azure/scsi1/lun"),
+        ("Standard_D8as_v6", "/dev/disk/azure/data/by-lun/"),
+        ("Standard_D8as_v10", "/dev/disk/azure/data/by-lun/"),
+    ],
+)
+def test_data_disks_of_newer_sizes_have_nvme(size: str, link: str) -> None:
+    controller = {**EVERYTHING["storage"]["controller"], "vm_size": size}
+    found = template.rendered({**EVERYTHING["storage"], "controller": controller})["variables"]
+
+    assert found["nfs_volumes"][0]["devices"] == [f"{link}0", f"{link}1"]
 
 
 def test_messages_name_what_surprises() -> None:

@@ -9,7 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import Cause, RequestError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.reasons import Cause
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import RequestError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_scale import plan, scale_sets
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_scale.scale_sets import ScaleError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_scale.scaler import Outcome, Scaler
@@ -57,6 +58,12 @@ class FakeArm:
             return [self._row(name) for name in self.members]
         assert query == {"$expand": "instanceView"}
         return [dict(one) for one in self.members[path.split("/")[-2]]]
+
+    def get(self, path: str, version: str, **query: str) -> Body | None:
+        """Azure counts the machines by their states."""
+        found = [one["properties"]["provisioningState"] for one in self.members[path.split("/")[-2]]]
+        summary = [{"code": f"ProvisioningState/{state.lower()}", "count": found.count(state)} for state in set(found)]
+        return {"virtualMachine": {"statusesSummary": [*summary, {"code": "PowerState/running", "count": len(found)}]}}
 
     def _row(self, name: str) -> Body:
         return {
@@ -322,3 +329,42 @@ def test_the_name_of_a_machine_is_what_its_agent_says() -> None:
 def test_an_error_says_what_to_do(error: RequestError, text: str) -> None:
     assert text in plan.advice(error, spot=False)
     assert bool(plan.advice(error, spot=False)) == bool(text)
+
+
+class ShortArm(FakeArm):
+    """Its list of machines lacks the first one."""
+
+    view: Body | None = None
+
+    def rows(self, path: str, version: str, **query: str) -> list[Body]:
+        found = super().rows(path, version, **query)
+        return found[1:] if path.endswith("/virtualMachines") else found
+
+    def get(self, path: str, version: str, **query: str) -> Body | None:
+        return super().get(path, version, **query) if self.view is None else self.view
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        None,
+        {},
+        {"virtualMachine": None},
+        {"virtualMachine": {"statusesSummary": None}},
+        {"virtualMachine": {"statusesSummary": [{"code": "ProvisioningState/succeeded"}]}},
+        {"virtualMachine": {"statusesSummary": [{"code": "ProvisioningState/succeeded", "count": "3"}]}},
+        {"virtualMachine": {"statusesSummary": ["ProvisioningState/succeeded"]}},
+    ],
+)
+def test_a_list_that_lacks_a_machine_lowers_no_capacity(view: Body | None) -> None:
+    """Azure would delete a machine of its choice, also one with jobs."""
+    arm = ShortArm({"a": 4})
+    arm.view = view
+    said: list[str] = []
+    scaler = Scaler(arm, lambda: scale_sets.read(arm, GROUP, "hpc", "h100", 100), lambda: 100.0, said.append)
+
+    scaler.grow(4)
+
+    number = 4 if view is None else "an unknown number of"
+    assert f"a: Azure counts {number} machines and lists 3; the capacity stays" in said
+    assert len(arm.members["a"]) == 4

@@ -45,6 +45,7 @@ class Case:
         self.template = copy.deepcopy(TEMPLATE)
         self.asked: list[str] = []
         self.kill: tuple[int, bool] | None = None
+        self.unjudged = False  # whether what-if judges no resource that exists
 
     def __call__(self, method: str, url: str, body: t.Any) -> t.Any:
         """Send a request, or die before or after it."""
@@ -54,6 +55,13 @@ class Case:
         if dies and not sent:
             raise Killed
         answer = self.direct(method, url, body)
+        if self.unjudged and "/whatIf?" in url:
+            status, headers, content = answer
+            answer = (
+                status,
+                headers,
+                content.replace(b'"Modify"', b'"Unsupported"').replace(b'"NoChange"', b'"Unsupported"'),
+            )
         if dies:
             raise Killed
         return answer
@@ -128,9 +136,9 @@ def test_the_template_of_each_vm_size_goes_up_stays_and_goes(path: Path) -> None
     assert group
     case.template = json.loads(text.replace(group[0], GROUP_ID))
 
-    first, second = case.up(), case.up()
+    first, second = case.up(cluster="hpc"), case.up(cluster="hpc")
     requests = len(case.asked)
-    case.down()
+    case.down(cluster="hpc")
 
     assert len(first["changes"]) == 1 + len(case.template["resources"])
     assert (second["changes"], second["warnings"], requests) == ([], [], 3)
@@ -310,13 +318,14 @@ def test_what_azure_made_beside_the_stack_goes_with_it_and_an_existing_group_sta
     disk = f"{GROUP_ID}/providers/Microsoft.Compute/disks"
     case.up()
     vm = f"{GROUP_ID}/providers/Microsoft.Compute/virtualMachines/control"
-    case.store().put(f"{disk}/os", "Microsoft.Compute/disks", {"managedBy": vm})
+    for name in ("os", "home"):
+        case.store().put(f"{disk}/{name}", "Microsoft.Compute/disks", {"managedBy": vm})
     case.store().put(f"{disk}/theirs", "Microsoft.Compute/disks", {})
 
     found = case.down()
 
     assert case.left() == ["training-rg", "microsoft.compute/disks/theirs"]
-    assert ("Delete", "os") in names(found)
+    assert {("Delete", "os"), ("Delete", "home")} <= set(names(found))
     assert case.store().groups["training-rg"]["tags"] == {"team": "a"}
 
 
@@ -401,6 +410,129 @@ def test_the_stack_and_the_group_of_another_cluster_are_refused(state: str) -> N
     assert case.left() == before
 
 
+def with_foreign(tags: dict[str, str] | None = None) -> Case:
+    """Return a group in which somebody has a network and a machine with the names of the template."""
+    case = Case()
+    store = case.store()
+    store.put_group("training-rg", {"location": "southcentralus"})
+    for one in case.template["resources"]:
+        if one["name"] in ("cluster", "control"):
+            path = f"{GROUP_ID}/providers/{one['type']}/{one['name']}"
+            store.put(path, one["type"], {**copy.deepcopy(one), "tags": tags or {}})
+    return case
+
+
+@pytest.mark.parametrize("tags", [{}, {"gpucluster_cluster": "other"}])
+@pytest.mark.parametrize("check", [True, False])
+def test_what_somebody_else_has_in_the_group_is_not_taken(tags: dict[str, str], check: bool) -> None:
+    case = with_foreign(tags)
+    before = copy.deepcopy(case.store().resources)
+
+    with pytest.raises(StackError) as caught:
+        case.up(check)
+
+    said = str(caught.value)
+    assert said.startswith("nothing was changed; the resource group training-rg already has")
+    for name in ("virtualNetworks cluster", "virtualMachines control"):
+        assert f"{name}{' of the cluster other' if tags else ''}" in said
+    assert "h100" not in said
+    assert case.writes() == []
+    assert case.store().resources == before
+
+
+def test_what_somebody_else_has_is_taken_if_each_is_named() -> None:
+    case = with_foreign()
+
+    with pytest.raises(StackError, match=r"already has \S+virtualMachines control\. They"):
+        case.up(adopt=("cluster",))
+    assert case.writes() == []
+
+    case.up(adopt=("cluster", "control"))
+    assert case.up()["changes"] == []
+    case.down()
+    assert case.left() == ["training-rg"]
+
+
+def test_what_a_detached_stack_left_is_ours_by_its_tag() -> None:
+    case = Case()
+    case.up()
+    case.store().resources.pop(f"{GROUP_ID}/providers/Microsoft.Resources/deploymentStacks/training".lower())
+
+    assert names(case.up()) == [("Create", "training")]
+
+
+def test_a_resource_that_what_if_cannot_judge_is_looked_at() -> None:
+    case = with_foreign()
+    case.unjudged = True
+
+    with pytest.raises(StackError, match=r"already has \S+virtualNetworks cluster, \S+virtualMachines control\. "):
+        case.up()
+    assert case.writes() == []
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("tags", [{}, {"gpucluster_cluster": "other"}])
+def test_a_resource_without_our_tag_is_not_deleted(tags: dict[str, str], check: bool) -> None:
+    case = Case()
+    case.up()
+    case.store().resources[f"{GROUP_ID}/providers/Microsoft.Compute/virtualMachines/control".lower()]["tags"] = tags
+    before = case.left()
+
+    with pytest.raises(StackError, match=r"nothing was changed.*virtualMachines control( of the cluster other)?\. Set"):
+        case.down(check)
+
+    assert case.writes() == []
+    assert case.left() == before
+
+
+def test_what_another_cluster_has_taken_is_not_deleted_even_if_the_template_drops_it() -> None:
+    case = Case()
+    case.up()
+    taken = f"{GROUP_ID}/providers/Microsoft.Compute/virtualMachineScaleSets/h100".lower()
+    case.store().resources[taken]["tags"] = {"gpucluster_cluster": "other"}
+    case.template["resources"] = [one for one in case.template["resources"] if one["name"] != "h100"]
+
+    with pytest.raises(StackError, match="virtualMachineScaleSets h100 of the cluster other"):
+        case.up(delete=("h100",))
+    assert case.writes() == []
+
+
+def test_what_another_cluster_has_taken_from_the_stack_is_not_taken_back() -> None:
+    case = Case()
+    case.up()
+    case.store().resources[f"{GROUP_ID}/providers/Microsoft.Compute/virtualMachines/control".lower()]["tags"] = {
+        "gpucluster_cluster": "other"
+    }
+
+    with pytest.raises(StackError, match="virtualMachines control of the cluster other"):
+        case.up()
+    assert case.writes() == []
+
+
+def test_what_a_machine_of_ours_uses_and_another_cluster_owns_stays() -> None:
+    case = Case()
+    case.up()
+    disk = f"{GROUP_ID}/providers/Microsoft.Compute/disks/theirs"
+    machine = f"{GROUP_ID}/providers/Microsoft.Compute/virtualMachines/control"
+    case.store().put(disk, "Microsoft.Compute/disks", {"managedBy": machine, "tags": {"gpucluster_cluster": "other"}})
+
+    found = case.down()
+
+    assert case.left() == ["training-rg", "microsoft.compute/disks/theirs"]
+    assert found["kept"] == ["resource group training-rg, because it holds Microsoft.Compute/disks theirs"]
+
+
+def test_what_a_detached_stack_left_is_deleted_by_its_tag() -> None:
+    case = Case()
+    case.store().put_group("training-rg", {"location": "westeurope"})
+    case.up()
+    case.store().resources.pop(f"{GROUP_ID}/providers/Microsoft.Resources/deploymentStacks/training".lower())
+
+    assert case.down()["changed"]
+    # A role assignment has no tag. Without its identity it gives nobody anything.
+    assert [one for one in case.left() if "roleassignments" not in one.lower()] == ["training-rg"]
+
+
 def test_a_stack_without_an_owner_is_refused() -> None:
     case = Case()
     case.up()
@@ -436,6 +568,32 @@ def test_what_azure_would_refuse_is_refused_before_anything_is_made(fault: str, 
             case.up(check=check)
 
     assert case.writes() == []
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_check_mode_tells_in_one_list_what_stops_the_first_run(exists: bool) -> None:
+    contributor = ["Microsoft.Authorization/*/Delete", "Microsoft.Authorization/*/Write"]
+    case = Case("quota", unregistered=["Microsoft.NetApp", "Microsoft.ManagedIdentity"], forbidden=contributor)
+    if exists:
+        case.store().put_group("training-rg", {"location": "southcentralus"})
+
+    with pytest.raises(StackError) as caught:
+        case.up(check=True)
+
+    said = str(caught.value)
+    assert "the quota standardNDSH100v5Family in southcentralus is too small" in said
+    assert "Microsoft.ManagedIdentity is not registered; run 'az provider register" in said
+    assert "Microsoft.NetApp" not in said
+    assert "you have no right to Microsoft.Authorization/roleAssignments/write; assign" in said
+    assert "controller_role: none" in said
+    assert case.writes() == []
+
+
+@pytest.mark.parametrize(("match", "status"), [("Authorization/permissions", 404), (r"/providers(\?|$)", 403)])
+def test_what_azure_does_not_list_stops_no_check(match: str, status: int) -> None:
+    case = Case({"match": match, "status": status})
+
+    assert case.up(check=True)["changed"]
 
 
 def test_a_quota_is_compared_with_what_the_subscription_uses() -> None:

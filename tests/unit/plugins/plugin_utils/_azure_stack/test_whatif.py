@@ -172,7 +172,12 @@ def test_what_others_own_in_the_group_is_ignored() -> None:
     other = {"resourceId": f"{GROUP}/providers/Microsoft.Compute/disks/d", "changeType": "Ignore"}
     none = {"resourceId": VNET, "changeType": "NoChange", "delta": []}
 
-    assert whatif.read({"properties": {"changes": [other, none]}}, whatif.Templates(now)) == ([], {}, [])
+    assert whatif.read({"properties": {"changes": [other, none]}}, whatif.Templates(now)) == (
+        [],
+        {},
+        [],
+        [whatif.Existing(now[0], None)],
+    )
 
 
 def test_a_diff_has_a_line_for_each_property() -> None:
