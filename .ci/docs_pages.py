@@ -21,13 +21,14 @@ START = "index.md"
 _LINK = re.compile(r"(\]\()((?!\w+:)[^)#\s]+)((?:#[^)]*)?\))")
 # The theme shows the headings of a page itself, and puts an error into a page that lists them, too.
 _CONTENTS = re.compile(r"^\.\. contents::\n(?:[ ]+:.*\n)+", re.MULTILINE)
-_LISTED = re.compile(r"\]\((docs/[a-z-]+\.md)\)")
+_LISTED = re.compile(r"\]\(([a-z-]+\.md)\)")
 _PROJECT = ("CONTRIBUTING.md", "CHANGELOG.md")
 
 
 def pages(root: Path) -> list[str]:
     """Return the pages of the repository as relative paths, in the order of the lists on the start page."""
-    guides = _LISTED.findall((root / "README.md").read_text(encoding="utf-8").rpartition("\nDocumentation:")[2])
+    contents = "docs/contents.md"
+    guides = [contents, *(f"docs/{name}" for name in _LISTED.findall((root / contents).read_text(encoding="utf-8")))]
     others = sorted(str(page.relative_to(root)) for page in root.glob("docs/*.md"))
     roles = sorted(str(page.relative_to(root)) for page in root.glob("roles/*/README.md"))
     return ["README.md", *dict.fromkeys([*guides, *others]), *roles, *_PROJECT]

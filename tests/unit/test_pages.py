@@ -50,13 +50,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert known, f"{where}: {place(other)} has no heading {anchor}: correct the link, or add the heading"
 
 
-def test_each_page_is_in_the_list_of_the_readme() -> None:
-    listed = (ROOT / "README.md").read_text(encoding="utf-8").rpartition("\nDocumentation:")[2]
+def test_each_page_is_in_the_list_of_contents() -> None:
+    listed = (ROOT / "docs/contents.md").read_text(encoding="utf-8").partition("\n## ")[0]
 
     expect_none(
-        f"{place('README.md', 'Documentation:')}, list Documentation: add `[{page.stem}](docs/{page.name}) ·`"
+        f"{place('docs/contents.md', '| page |')}, list: add the row  | [{page.stem}]({page.name}) | what it is |"
         for page in sorted((ROOT / "docs").glob("*.md"))
-        if f"](docs/{page.name})" not in listed
+        if f"]({page.name})" not in listed and page.name != "contents.md"
     )
 
 
@@ -67,7 +67,7 @@ def test_each_playbook_is_named_in_a_page_or_is_a_part_of_another() -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in [*pages, *users]}
 
     expect_none(
-        f"{place('README.md', '| playbooks |')}, table playbooks: add the row  | `{path.name}` | what it does |"
+        f"{place('docs/contents.md', '| playbook |')}, table: add the row  | `{path.name}` | what it does |"
         for path in sorted((ROOT / "playbooks").glob("*.yml"))
         if not any(re.search(rf"\b{path.name}\b", text) for other, text in texts.items() if other != path)
     )

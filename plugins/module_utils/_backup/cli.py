@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import functools
 import json
+import os
 import sys
 import time
 import typing as t
@@ -17,6 +19,7 @@ from pathlib import Path
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import feeding_runner
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.plain_shell import forget_habits
 
 from . import daemons, database, directory
 from .store import BackupError, Store
@@ -52,7 +55,12 @@ class Backup:
 
     def run(self) -> int:
         """Save everything, then remove old backups; return the exit status."""
+        state = self._settings.state_directory
+        directory.undo(state)
         name = self._save()
+        if state and not [entry for entry in self._host.entries(state) or () if entry != directory.NEVER]:
+            self._say(f"saved {name}; no old backup was removed, because {state} is empty: is its storage mounted?")
+            return 1
         removed = self._store.prune(self._settings.keep)
         self._say(f"saved {name}" + (f", removed {', '.join(removed)}" if removed else ""))
         return 0
@@ -69,6 +77,7 @@ class Backup:
 
         C(alone) says that slurmctld runs on no other machine, where Slurm cannot be asked.
         """
+        directory.undo(self._settings.state_directory)
         files = self._store.files(name)
         wanted = [
             file for file in (DATABASE, STATE) if file in files and (not parts or file.partition(".")[0] in parts)
@@ -136,6 +145,7 @@ class Backup:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return the exit status."""
     arguments = _arguments(argv)
+    forget_habits()
     host = Host(feeding_runner(_SECONDS))
     try:
         settings = Settings(**json.loads(host.read_required(CONFIG)))
@@ -159,8 +169,9 @@ def _command(arguments: argparse.Namespace, backup: Backup) -> int:
 
 def _alone(where: str) -> t.IO[str]:
     """Return a lock that only one run of the program has."""
-    lock = (Path(where) / ".lock").open("w", encoding="utf-8")
+    lock = open(Path(where) / ".lock", "a", encoding="utf-8", opener=functools.partial(os.open, mode=0o600))  # noqa: SIM115
     try:
+        os.fchmod(lock.fileno(), 0o600)  # who can read a file can lock it
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.close()

@@ -40,14 +40,25 @@ def check_target(directory: str) -> None:
     trusted(str(Path(directory).parent), mode=0o755, sticky=True)
 
 
+def undo(directory: str) -> None:
+    """Undo a restore that was killed between its last two steps: only this one of three directories is missing."""
+    if not directory:
+        return
+    target, fresh, former = _names(directory)
+    if fresh.is_dir() and former.is_dir() and not target.exists():
+        check_target(directory)
+        if (fresh / NEVER).is_dir():
+            (fresh / NEVER).rename(former / NEVER)
+        former.rename(target)
+
+
 def restore(directory: str, archive: Path, host: Host) -> str:
     """
     Replace a directory with the content of an archive, and return where the former directory is.
 
     What no backup has stays as it is.
     """
-    target = Path(directory)
-    fresh, former = (target.with_name(f"{target.name}.{word}") for word in ("restoring", "before-restore"))
+    target, fresh, former = _names(directory)
     for path in (fresh, former):
         if path.exists():
             shutil.rmtree(path)
@@ -72,3 +83,10 @@ def restore(directory: str, archive: Path, host: Host) -> str:
             (former / NEVER).rename(fresh / NEVER)
     fresh.rename(target)
     return str(former)
+
+
+def _names(directory: str) -> tuple[Path, Path, Path]:
+    """Return the directory, the one that a restore makes, and the one that it leaves."""
+    target = Path(directory)
+    fresh, former = (target.with_name(f"{target.name}.{word}") for word in ("restoring", "before-restore"))
+    return target, fresh, former

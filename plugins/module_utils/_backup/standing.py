@@ -8,10 +8,12 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import re
 import shlex
 import typing as t
+import zlib
 from pathlib import Path
 
 from . import database
@@ -29,6 +31,8 @@ _LOAD = (
     "systemctl stop slurmdbd && mariadb --execute='CREATE DATABASE IF NOT EXISTS {name}'"
     " && zcat {file} | mariadb {name} && systemctl start slurmdbd"
 )
+_CLUSTER = b"INSERT INTO `cluster_table`"
+_BLOCK = 1 << 20  # bytes
 # Unknown database, and a database without tables.
 _NONE = re.compile(r"ERROR (1049|1146) ")
 
@@ -60,7 +64,11 @@ def clusters(host: Host, here: bool = True) -> Clusters:
 
 
 def restore_command(host: Host, dumps: str, names: list[str] | None) -> str:
-    """Return the command that restores the newest backup, or else the newest dump of an upgrade; empty without one."""
+    """
+    Return the command that restores the newest backup, or else the newest dump of an upgrade; empty without one.
+
+    A dump without a cluster is passed over: it is that of the database that was lost.
+    """
     directory = json.loads(host.read(SETTINGS) or "{}").get("directory", DIRECTORY)
     # A database that is missing cannot be saved before the restore.
     options = " --no-save" if names == [] else ""
@@ -68,7 +76,18 @@ def restore_command(host: Host, dumps: str, names: list[str] | None) -> str:
     with contextlib.suppress(OSError):
         store = Store(directory) if Path(directory).is_dir() else None
         for name in reversed(store.names() if store else []):
-            if (Path(directory) / name / "database.sql.gz").is_file():
+            if _has_cluster(Path(directory) / name / "database.sql.gz"):
                 return f"gpucluster-backup restore {name} --part database{options}"
-    found = sorted(Path(dumps).glob(f"{_DEFAULT.name}-*.sql.gz"))
+    found = [path for path in sorted(Path(dumps).glob(f"{_DEFAULT.name}-*.sql.gz")) if _has_cluster(path)]
     return _LOAD.format(name=_DEFAULT.name, file=shlex.quote(str(found[-1]))) if found else ""
+
+
+def _has_cluster(dump: Path) -> bool:
+    """Return whether a dump has a cluster. Its table is one of the first, so little of a large dump is read."""
+    with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(dump) as stream:
+        before = b""
+        while block := stream.read(_BLOCK):
+            if _CLUSTER in before + block:
+                return True
+            before = block[-len(_CLUSTER) :]
+    return False

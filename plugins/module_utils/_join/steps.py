@@ -37,8 +37,9 @@ _SLURMD = "/etc/default/slurmd"
 MUNGE_KEY = "/etc/munge/munge.key"
 PAM_SSHD, PAM_SESSION = "/etc/pam.d/sshd", "/etc/pam.d/common-session"
 _BEGIN, _END = "# BEGIN hpcai.gpucluster.slurm", "# END hpcai.gpucluster.slurm"
-# While it exists, a package starts no daemon.
+# While it begins with these lines, a package starts no daemon. The policy of the machine stays below them.
 POLICY = "/usr/sbin/policy-rc.d"
+NO_START = "#!/bin/sh\nexit 101 # gpucluster-join\n"
 # As the module apt of Ansible does: the files that this program wrote before stay without a question.
 _KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 _APT = ("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300", *_KEEP)
@@ -58,6 +59,7 @@ def read(directory: Path) -> Settings:
 
 def join(host: Host, directory: Path, settings: Settings, key: bytes) -> list[str]:
     """Bring the machine into the cluster and return the steps that changed it."""
+    _restore_policy(host)  # of an attempt that was killed
     _refuse_another_release(host, settings["release"])
     if _is_active(host, "slurmd"):
         return []
@@ -130,15 +132,21 @@ def _packages(host: Host, names: Sequence[str], versions: Sequence[str] = ()) ->
     missing = [name for name in names if not _installed(host, name)]
     if not missing:
         return []
-    present = host.read(POLICY)
-    host.write(POLICY, "#!/bin/sh\nexit 101\n", 0o755)
+    host.write(POLICY, NO_START + host.read(POLICY), 0o755)
     try:
         environment = {"DEBIAN_FRONTEND": "noninteractive"}
         _call(host, [*_APT, "update"], None, environment)
         _call(host, [*_APT, "--no-install-recommends", "install", *(versions or missing)], None, environment)
     finally:
-        host.write(POLICY, present, 0o755) if present else host.remove(POLICY)
+        _restore_policy(host)
     return [f"install {' '.join(missing)}"]
+
+
+def _restore_policy(host: Host) -> None:
+    present = host.read(POLICY)
+    former = present.replace(NO_START, "")
+    if former != present:
+        host.write(POLICY, former, 0o755) if former else host.remove(POLICY)
 
 
 def _installed(host: Host, name: str) -> bool:
@@ -148,12 +156,12 @@ def _installed(host: Host, name: str) -> bool:
 
 def install_key(host: Host, key: bytes) -> list[str]:
     """Install the munge key. Nobody but munge can read it at any moment."""
-    if _has(host, MUNGE_KEY) and host.head(MUNGE_KEY, len(key) + 1) == key:
-        return []
+    same = _has(host, MUNGE_KEY) and host.head(MUNGE_KEY, len(key) + 1) == key
     # The runner restores these bytes. The program install makes a file that only root can read, then changes its owner.
+    # So an attempt that was killed may have left the right bytes to root.
     text = key.decode("utf-8", "surrogateescape")
     _call(host, ["install", "--owner=munge", "--group=munge", "--mode=0400", "/dev/stdin", MUNGE_KEY], text)
-    return ["install the munge key"]
+    return [] if same else ["install the munge key"]
 
 
 def _user(host: Host, slurm: Settings) -> list[str]:
@@ -180,7 +188,7 @@ def _elastic_node(host: Host, directory: Path, names: Sequence[str]) -> str:
             found = json.loads(host.read(f"{directory}/elastic/{file}")) if file.endswith(".json") else {}
         except ValueError:
             continue
-        if name in found:
+        if isinstance(found, dict) and name in found:
             return str(found[name])
     raise JoinError(f"the controller has not given {name} a node yet")
 
@@ -189,7 +197,8 @@ def _slurm(host: Host, directory: Path, settings: Settings, node: str) -> list[s
     """Install Slurm's packages from the archive of the cluster, and write the files of the role slurm."""
     slurm = settings["slurm"]
     done = []
-    if host.entries(slurm["directory"]) is None:
+    # The last file that is written there. An attempt that was killed left a part of the others.
+    if not _has(host, f"{slurm['directory']}/.complete"):
         host.make_directory(str(Path(slurm["directory"]).parent))
         _call(host, ["tar", "--extract", "--file", str(directory / "slurm.tar"), "-C", "/var/cache", "--no-same-owner"])
         done.append("unpack Slurm")
@@ -208,11 +217,15 @@ def _plugins(host: Host, directory: Path, paths: Sequence[str]) -> list[str]:
     """Install the plugins of the controller, which has the same Slurm: each with its line in plugstack.conf.d."""
     done = []
     for path in paths:
-        if not _has(host, path):
-            _call(host, ["install", "-D", "--mode=0644", f"{directory}/plugins{path}", path])
+        source = f"{directory}/plugins{path}"
+        # An attempt that was killed may have left half of it.
+        if host.run(["cmp", "--quiet", source, path])[0]:
+            _call(host, ["install", "-D", "--mode=0644", source, path])
             done.append(f"install {path}")
-    if done:
-        _call(host, ["systemd-tmpfiles", "--create"])
+    # Only ours: a line of another package that fails, as it may at each start, must not keep the machine out.
+    made = [path for path in paths if path.startswith("/etc/tmpfiles.d/")]
+    if made:
+        _call(host, ["systemd-tmpfiles", "--create", *made])
     return done
 
 

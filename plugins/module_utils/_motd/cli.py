@@ -15,6 +15,7 @@ import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import feeding_runner
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.plain_shell import forget_habits
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,6 +58,7 @@ def _lines(host: Host, command: Iterable[str]) -> list[str] | None:
 
 def main() -> int:
     """Write the message; return the exit status."""
+    forget_habits()
     host = Host(feeding_runner(_SECONDS))
     try:
         settings = json.loads(host.read_required(CONFIG))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import os
 import sys
 import typing as t
 from pathlib import Path
@@ -32,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="gpucluster-pull", description="Configure this node as the cluster says.")
     parser.add_argument("--now", action="store_true", help="run the playbook also if nothing is new")
     arguments = parser.parse_args(argv)
+    # Python takes modules from the directory in which it starts, which may be one of a user.
+    os.chdir("/")
     try:
         settings = json.loads(Path(SETTINGS).read_text(encoding="utf-8"))
         host = Host(bounded_run.feeding_runner(settings["seconds"]))

@@ -161,7 +161,8 @@ class Pull:
         if not re.fullmatch(r"[0-9a-f]{64}", wanted["sha256"]):
             raise PullError(f"{RELEASE} has the checksum {wanted['sha256']!r}; allowed: 64 hexadecimal digits")
         path = self._state / f"{wanted['sha256']}.tar"
-        if path.exists():
+        # A power cut can leave an empty file under the final name.
+        if path.exists() and archive.digest(path) == wanted["sha256"]:
             return path
         fetched = self._download(wanted["url"]) if wanted["url"] else self._get("bundle.tar")
         found = archive.digest(fetched)

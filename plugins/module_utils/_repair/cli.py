@@ -17,9 +17,12 @@ import urllib.request
 from pathlib import Path
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.cloud import ElasticError, read_config
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import steady
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import feeding_runner
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.plain_shell import forget_habits
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.trusted_directory import trusted
 
-from . import azure, directory, journal, ladder, plan, slurm
+from . import azure, journal, ladder, plan, slurm
 from .loop import Repair
 from .world import Waiting, World, address
 
@@ -86,12 +89,18 @@ def elastic_nodes(path: str) -> tuple[str, ...]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 after a fault, or 3 if the node of `run --wait` is not in service."""
     options = _parser().parse_args(argv)
+    forget_habits()
     try:
         text = Path(options.config).read_text(encoding="utf-8")
         settings = read_settings(text, "observe" if options.command == "stop" else getattr(options, "mode", "") or "")
-        settings = settings._replace(elastic=elastic_nodes(ELASTIC), directory=directory.trusted(settings.directory))
+        settings = settings._replace(elastic=elastic_nodes(ELASTIC), directory=str(trusted(settings.directory)))
         cluster = slurm.Slurm(run)
-        repair = Repair(settings, cluster, World(run, time.time, time.sleep, post, machines, address), _say)
+        repair = Repair(
+            settings,
+            cluster,
+            World(run, time.time, steady.seconds, steady.boot, time.sleep, post, machines, address),
+            _say,
+        )
         if options.command in ("status", "history"):
             return _show(options, settings, repair)
         if options.command == "stop" and not any(case.open for case in repair.cases().values()):
@@ -104,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Waiting as exc:
         sys.stderr.write(f"gpucluster-repair: waits for {exc}\n")
         return 1
-    except (plan.SettingsError, slurm.SlurmError, directory.UntrustedError, journal.Busy, OSError) as exc:
+    except (plan.SettingsError, slurm.SlurmError, journal.Busy, OSError) as exc:
         sys.stderr.write(f"gpucluster-repair: {exc}\n")
         return 1
 

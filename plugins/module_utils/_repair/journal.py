@@ -93,7 +93,7 @@ class Journal:
         for line in lines:
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
-                if isinstance(event, dict) and {"time", "node", "case", "event"} <= set(event):
+                if isinstance(event, dict) and _is_event(event):
                     found.append(event)
         return found
 
@@ -101,6 +101,12 @@ class Journal:
     def _complete(stream: t.IO[bytes]) -> bool:
         stream.seek(-1, os.SEEK_END)
         return stream.read(1) == b"\n"
+
+
+def _is_event(found: Event) -> bool:
+    """Return whether a line has what every line has: a number and three texts."""
+    words = all(isinstance(found.get(name), str) for name in ("node", "case", "event"))
+    return words and isinstance(found.get("time"), (int, float))
 
 
 def cases(events: Sequence[Event]) -> dict[str, Case]:

@@ -38,14 +38,15 @@ class Repair:
 
     def run(self, only: str = "") -> None:
         """Do what can be done now. I(only) limits the pass to one node."""
-        nodes = self._slurm.nodes()
+        nodes, worked = self._slurm.nodes(), set()
         for case in self.cases().values():
             if case.open and only in ("", case.node):
                 self._advance(case.node, nodes)
+                worked.add(case.node)  # its state in nodes is old now
             elif case.state in (journal.OUT, journal.PARKED) and only in ("", case.node):
                 self._notice_release(case, nodes)
-        for node in [node for node in nodes.values() if node.sick and only in ("", node.name)]:
-            if plan.known(node, self._settings):
+        for node in nodes.values():
+            if node.sick and only in ("", node.name) and node.name not in worked and plan.known(node, self._settings):
                 self._consider(node, nodes)
 
     def cases(self) -> dict[str, journal.Case]:
@@ -100,7 +101,7 @@ class Repair:
         most = plan.limit(self._settings.max_nodes, len(nodes))
         if len(busy) >= most:
             self._say(f"{node.name} waits: {', '.join(busy)} in repair, at most {most} at a time")
-        elif self._slurm.jobs(node.name):
+        elif node.busy or self._slurm.jobs(node.name):
             self._say(f"{node.name} waits until its jobs are over")
         elif self._slurm.owner(node.name):
             self._say(f"{node.name} is reserved by the case {self._slurm.owner(node.name)}, which is not ours")
@@ -126,7 +127,7 @@ class Repair:
     def _notice_release(self, case: journal.Case, nodes: dict[str, states.Node]) -> None:
         """Close a case whose node somebody has returned to service."""
         now = nodes.get(case.node)
-        if now is None or not now.drained:
+        if self._slurm.gone(case.node) if now is None else not now.drained:
             self._journal.add(case.node, case.id, journal.RELEASED, text="in service" if now else "gone")
 
     def _advance(self, name: str, nodes: dict[str, states.Node]) -> None:
@@ -144,9 +145,11 @@ class Repair:
 
     def _step(self, case: journal.Case) -> None:
         step = plan.next_step(case, self._settings, self._person(case))
-        if not case.begun:
-            boot = self._slurm.node(case.node).boot
-            self._journal.add(case.node, case.id, journal.BEGIN, step=step, boot=boot)
+        here = {"id": self._world.boot(), "uptime": round(self._world.uptime(), 3)}
+        if not case.begun or case.begun_with.get("controller", {}).get("id") != here["id"]:
+            # A clock counts within one boot of one machine: the time limit of a step begins again after it.
+            boot = case.begun_with.get("boot") or self._slurm.node(case.node).boot
+            self._journal.add(case.node, case.id, journal.BEGIN, step=step, boot=boot, controller=here)
             case = self.cases()[case.node]
         steps = self._steps(case)
         if step in (plan.OUT, plan.PARK):
@@ -186,7 +189,7 @@ class Repair:
 
     def _still_ours(self, case: journal.Case, nodes: dict[str, states.Node]) -> bool:
         """Return whether the state of the node is the work of this program; a person's decision ends the case."""
-        if case.node not in nodes:
+        if case.node not in nodes and self._slurm.gone(case.node):
             self._journal.add(case.node, case.id, journal.HANDED_OVER, text="Slurm does not know the node")
             return False
         now = self._slurm.node(case.node)
@@ -202,6 +205,8 @@ class Repair:
         """Return whether an interrupted step explains the state."""
         if case.ended(plan.CLAIM) is None or case.begun == plan.PARK:
             return now.sick
+        if now.sick and self._slurm.owner(case.node) == case.id:
+            return True  # the health check has drained the node again, with its own reason
         if case.begun == plan.RETURN:
             return not now.drained
         if plan.by_set(case.begun, case.node, self._settings):

@@ -190,9 +190,14 @@ def report(printed: str) -> Report:
             found = json.loads(line)
         except ValueError:
             continue
-        if isinstance(found, dict) and isinstance(found.get("checks"), list):
+        if isinstance(found, dict) and isinstance(found.get("checks"), list) and all(map(_is_check, found["checks"])):
             return found
     raise OutputError(f"gpucluster-check printed no report: {printed.strip()[:120]!r}")
+
+
+def _is_check(found: t.Any) -> bool:
+    """Return whether something that a node printed has what every check has."""
+    return isinstance(found, dict) and all(isinstance(found.get(name), str) for name in ("check", "status"))
 
 
 def sampled(

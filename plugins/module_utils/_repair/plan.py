@@ -120,7 +120,7 @@ def _first_steps(case: journal.Case, settings: Settings) -> str:
 
 def _after_validation(case: journal.Case, last: journal.Tried, settings: Settings) -> str:
     if last.step == RETURN:
-        return RETURN
+        return RETURN if last.ok else HEALTH
     if last.ok:
         return PAIR if last.step == HEALTH and settings.pair else RETURN
     # Without a partner nothing was proved, and a further repair would not change that.

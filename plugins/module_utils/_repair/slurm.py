@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.marker import MarkError
+
 from .states import Node, field, parse
 
 if t.TYPE_CHECKING:
@@ -27,6 +29,7 @@ _CLAIM = "gpucluster_repair_"
 _ABORTED = "srun: Job step aborted"
 # Job, state, user and reservation: a user chooses none of them, so that no name of a job is taken for another one's.
 _JOBS = "%A %T %U %v"
+_NO_NODE = re.compile("not found|invalid node name", re.IGNORECASE)
 _JOB = re.compile(r"(\d+) ([A-Z_]+) (\d+)(?: (\S+))?")
 
 
@@ -63,11 +66,16 @@ class Slurm:
 
     def nodes(self) -> dict[str, Node]:
         """Return all nodes by name."""
-        return {node.name: node for node in parse(self._call("scontrol", "show", "node"))}
+        return {node.name: node for node in _nodes(self._call("scontrol", "show", "node"))}
 
     def node(self, name: str) -> Node:
         """Return one node."""
-        return parse(self.described(name))[0]
+        return _nodes(self.described(name))[0]
+
+    def gone(self, name: str) -> bool:
+        """Return whether Slurm says that it has no such node. A list that lacks the node may be cut."""
+        code, out, err = self._run(["scontrol", "show", "node", name], ASK)
+        return bool(code) and _NO_NODE.search(out + err) is not None
 
     def described(self, name: str) -> str:
         """Return what Slurm says of a node."""
@@ -208,6 +216,14 @@ class Slurm:
         if code:
             raise SlurmError(f"{' '.join(args[:3])}: {(err or out).strip() or f'exit status {code}'}")
         return out
+
+
+def _nodes(text: str) -> list[Node]:
+    """Return the nodes of scontrol; raise SlurmError if its output is cut, or has a state that is none."""
+    try:
+        return parse(text)
+    except MarkError as exc:
+        raise SlurmError(str(exc)) from exc
 
 
 def _job(line: str) -> Job:

@@ -18,6 +18,7 @@ _SAME_BOOT = 10  # seconds
 _FIELD = r"\b{}=(\S+)"
 _AWAY = {"REBOOT_ISSUED", "REBOOT_REQUESTED", "REBOOT"}
 _NEVER = {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"}
+_BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 _RESERVED = {"RESERVED", "MAINTENANCE", "MAINT"}
 
 
@@ -80,6 +81,11 @@ class Node(t.NamedTuple):
     def rests(self) -> bool:
         """Return whether the node has no job, in service or drained."""
         return self.flags - _RESERVED - {"DRAIN"} == {"IDLE"}
+
+    @property
+    def busy(self) -> bool:
+        """Return whether the node has a job."""
+        return bool(self.flags & _BUSY)
 
     @property
     def cloud(self) -> bool:

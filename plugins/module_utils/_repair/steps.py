@@ -115,10 +115,9 @@ class Steps:
     def _reboot(self) -> Done:
         """Reboot once. The reboot is over when the node answers with another boot time."""
         now, before = self._now(), self._case.begun_with.get("boot", "")
-        spent = self._world.clock() - float(self._case.begun_with.get("time", 0))
         if now.answers and not now.rebooting and not states.same_boot(now.boot, before):
             return Done(True, f"booted at {now.boot}")
-        if spent > self._settings.reboot_minutes * 60:
+        if self._waited() > self._settings.reboot_minutes * 60:
             return Done(False, f"did not come back in {self._settings.reboot_minutes:g} minutes")
         if not now.rebooting:
             if not now.answers:
@@ -191,7 +190,8 @@ class Steps:
             if self._waited() > self._settings.reboot_minutes * 60:
                 return Done(False, "the node does not answer")
             raise Waiting("an answer of the node")
-        named = marker.named(self._case.reason)
+        again = self._case.ended(plan.RETURN)
+        named = [*marker.named(self._case.reason), *marker.named(again.text if again else "")]
         try:
             found = self._sampled(["--set", self._settings.check_set])
             missing = [name for name in named if name not in {check["check"] for check in found["checks"]}]
@@ -247,6 +247,9 @@ class Steps:
 
     def _return(self) -> Done:
         """Return the node to service while its reservation still keeps jobs away, then delete the reservation."""
+        now = self._now()
+        if now.sick:  # the health check found something after an interrupted run had resumed the node
+            return Done(False, now.reason)
         self._free()
         if self._now().drained:
             self._slurm.resume(self._case.node)
@@ -295,8 +298,12 @@ class Steps:
         return plan.reason(text, self._case.reason, states.MINE)
 
     def _waited(self) -> float:
-        """Return the seconds since the step began."""
-        return self._world.clock() - float(self._case.begun_with.get("time", self._world.clock()))
+        """
+        Return the seconds since the step began, by the clock of this boot, which nobody can set.
+
+        After a boot of the controller, and on another one, they count from its first look at the step (see loop.py).
+        """
+        return self._world.uptime() - float(self._case.begun_with["controller"]["uptime"])
 
     def _ticket(self, found: ladder.Plan, text: str) -> None:
         """Write a ticket, and send it if the site has an address for it. A repeated ticket has the same ID."""

@@ -34,7 +34,9 @@ class World(t.NamedTuple):
     """All access to the machine and the network; tests pass a substitute."""
 
     run: slurm.Run
-    clock: Callable[[], float]
+    clock: Callable[[], float]  # seconds since the epoch, for what people read
+    uptime: Callable[[], float]  # seconds since the boot of this machine, for periods
+    boot: Callable[[], str]  # the ID of this boot of this machine
     pause: Callable[[float], None]
     post: Callable[[str, Mapping[str, t.Any]], str]  # sends a ticket to a URL; returns an error or nothing
     azure: Callable[[Mapping[str, t.Any]], azure.Machines]
@@ -50,9 +52,9 @@ def address(name: str) -> str:
 
 
 def free(cluster: slurm.Slurm, world: World, node: str) -> None:
-    """Cancel the own job on a node; wait until the node has no job."""
+    """Cancel the own job on a node; wait until neither the list of jobs nor the node itself shows one."""
     for _second in range(_JOB_END_SECONDS):
-        if cluster.cancel(node):
+        if cluster.cancel(node) and not cluster.node(node).busy:
             return
         world.pause(1)
     raise Waiting("the end of a job")

@@ -45,5 +45,5 @@ def test_each_page_is_in_one_list_of_the_start_page() -> None:
 
     assert len(known) == len(set(known))
     assert [page for page in known[1:] if listed.count(page) != 1] == []
-    # The order of the guides is the one of README.md, not of the alphabet.
+    # The order of the guides is the one of docs/contents.md, not of the alphabet.
     assert listed.index("docs/tour.md") < listed.index("docs/architecture.md")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 import typing as t
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader
 from ansible.template import Templar, trust_as_template
+
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 CONTROL: dict[str, t.Any] = {
@@ -82,6 +85,28 @@ def test_nodes_read_only_one_directory_of_the_controller() -> None:
         assert line in text
     # What follows applies to all users again.
     assert text.endswith("Match all\n")
+
+
+def test_nodes_accept_the_key_of_the_cluster_for_releases_only(tmp_path: Path) -> None:
+    key = tmp_path / "signing_key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, timeout=PATIENCE)
+    (signers,) = [
+        file["content"]
+        for file in _render("__pull_files", pull_directory=str(tmp_path), __pull_settings={"seconds": 1})
+        if file["path"] == "/etc/gpucluster/pull_signers"
+    ]
+    (tmp_path / "signers").write_text(signers)
+
+    def accepted(namespace: str) -> bool:
+        sign = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(key), "-n", namespace]
+        made = subprocess.run(sign, input=b"release", capture_output=True, check=True, timeout=PATIENCE)
+        (tmp_path / "signature").write_bytes(made.stdout)
+        verify = ["ssh-keygen", "-Y", "verify", "-f", str(tmp_path / "signers"), "-I", "gpucluster", "-n", namespace]
+        argv = [*verify, "-s", str(tmp_path / "signature")]
+        return not subprocess.run(argv, input=b"release", capture_output=True, check=False, timeout=PATIENCE).returncode
+
+    assert accepted("gpucluster-pull")
+    assert not accepted("file")
 
 
 def test_equal_releases_are_equal_strings() -> None:

@@ -31,6 +31,7 @@ RULES = [
     {"check": "gpu_count", "steps": ["gpu_reset", "reboot", "replace"], "category": "M", "source": "s"},
     {"check": "nhc", "steps": [], "category": "G", "source": "s"},
 ]
+WEEK = 7 * 86400
 POOL = "spares"  # the reservation of the spares
 
 
@@ -85,6 +86,8 @@ class FakeSlurm:
         self.inside: dict[str, str] = {}  # reservation of each job of root
         self.secrets: list[t.Mapping[str, str]] = []  # environment of each test over two nodes
         self.now = 1_790_000_000.0
+        self.booted = self.now - WEEK  # the controller
+        self.ahead = 0.0  # seconds by which the controller's time of day is wrong
         self.log: list[str] = []
         self.posts: list[t.Mapping[str, t.Any]] = []
         self.azure_refuses = ""
@@ -95,6 +98,8 @@ class FakeSlurm:
         self.dead = False
         self.pair_works = True
         self.capture_works = True
+        self.short: set[str] = set()  # nodes that the list of all nodes lacks
+        self.blind = False  # whether the list of jobs is empty
 
     def sicken(self, name: str, cured_by: str, reason: str = FAULT) -> None:
         machine = self.machines[name]
@@ -140,7 +145,10 @@ class FakeSlurm:
         return self._command(args, environment)
 
     def _show_node(self, args: list[str]) -> tuple[int, str, str]:
-        chosen = [self.machines[args[3]]] if len(args) > 3 else list(self.machines.values())
+        if len(args) > 3 and args[3] not in self.machines:
+            return 1, f"Node {args[3]} not found\n", ""
+        whole = [machine for machine in self.machines.values() if machine.name not in self.short]
+        chosen = [self.machines[args[3]]] if len(args) > 3 else whole
         return 0, "\n".join(machine.show(bool(self._jobs_of(machine.name))) for machine in chosen), ""
 
     def _reserve(self, args: list[str]) -> tuple[int, str, str]:
@@ -280,7 +288,7 @@ class FakeSlurm:
 
     def _squeue(self, args: list[str]) -> tuple[int, str, str]:
         (nodes,) = (word for word in args if word.startswith("--nodelist="))
-        found = self._jobs_of(nodes.partition("=")[2])
+        found = {} if self.blind else self._jobs_of(nodes.partition("=")[2])
         assert args[-1] == "--format=%A %T %U %v"
         owners = {job: f"0 {self.inside[job]}" if job in self.inside else "2001 (null)" for job in found}
         return 0, "".join(f"{job} RUNNING {owners[job]}\n" for job in found), ""
@@ -362,7 +370,9 @@ class FakeSlurm:
         self.dead = False
         access = world.World(
             self.run,
-            lambda: self.now,
+            lambda: self.now + self.ahead,
+            lambda: self.now - self.booted,
+            lambda: f"boot at {self.booted}",
             self.pause,
             self.post,
             lambda _options: FakeAzure(self),

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._backup import cli, database, store
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._backup import cli, database, directory, store
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.trusted_directory import UntrustedDirectoryError
@@ -441,6 +442,20 @@ def test_a_name_that_is_no_name_is_refused(case: Case) -> None:
 def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
     with cli._alone(str(tmp_path)), pytest.raises(store.BackupError, match="another run"):
         cli._alone(str(tmp_path))
+    # Who can read a file can lock it.
+    assert (tmp_path / ".lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_backups_of_an_empty_state_directory_push_out_no_other(case: Case) -> None:
+    """As if its storage was not mounted for some nights."""
+    assert case.backup.run() == 0
+    first = case.store.names()[0]
+    (case.state / "job_state").unlink()
+
+    for _night in range(4):
+        assert case.backup.run() == 1
+    assert first in case.store.names()
+    assert f"because {case.state} is empty" in case.said[-1]
 
 
 def test_the_state_of_elastic_nodes_is_in_no_backup_and_stays_in_a_restore(case: Case) -> None:
@@ -461,3 +476,43 @@ def test_the_state_of_elastic_nodes_is_in_no_backup_and_stays_in_a_restore(case:
     case.backup.restore(name, ["state"], save=False)
 
     assert ((elastic / "state.json").read_text(), elastic.stat().st_ino) == ("present", before)
+
+
+@pytest.mark.parametrize("killed_at", [1, 2])
+@pytest.mark.parametrize("again", ["run", "restore"])
+def test_a_restore_that_was_killed_loses_no_state(
+    case: Case, monkeypatch: pytest.MonkeyPatch, killed_at: int, again: str
+) -> None:
+    """Between its last steps, nothing has the name of the state directory."""
+    (case.state / "elastic").mkdir()
+    case.backup.run()
+    (name,) = case.store.names()
+    lose(case)
+    (case.state / "elastic/state.json").write_text("present")
+    left, real = iter(range(killed_at)), Path.rename
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", lambda path, to: real(path, to) if next(left, None) is not None else 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            case.backup.restore(name, ["state"], save=False)
+    assert not case.state.exists()
+
+    if again == "run":
+        assert case.backup.run() == 0
+        assert (case.state / "job_state").read_text() == "no jobs"
+    else:
+        case.backup.restore(name, ["state"], save=False)
+        assert (case.state / "job_state").read_text() == "job 7"
+        assert (case.state.parent / "slurmctld.before-restore/job_state").read_text() == "no jobs"
+    assert (case.state / "elastic/state.json").read_text() == "present"
+
+
+def test_a_state_that_was_removed_after_a_restore_does_not_come_back(case: Case) -> None:
+    case.backup.run()
+    (name,) = case.store.names()
+    case.backup.restore(name, ["state"], save=False)
+    assert (case.state.parent / "slurmctld.before-restore").is_dir()
+    shutil.rmtree(case.state)
+
+    directory.undo(str(case.state))
+
+    assert not case.state.exists()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import typing as t
 
@@ -86,12 +87,21 @@ def test_an_odd_name_is_unknown() -> None:
     assert standing.clusters(Machine(conf="StorageLoc=a;b\n")).names is None
 
 
-def test_the_newest_backup_with_a_database_is_named(tmp_path: Path) -> None:
-    for name, file in (("20261124T020000Z", "database.sql.gz"), ("20261125T020000Z", "state.tar.gz")):
-        (tmp_path / name).mkdir()
-        for one in ("manifest.json", file):
-            (tmp_path / name / one).touch()
-    (tmp_path / "slurm_acct_db-20261125T030000Z.sql.gz").touch()
+def write_dump(path: Path, text: str = "INSERT INTO `cluster_table` VALUES (1);\n") -> None:
+    with gzip.open(path, "wt") as stream:
+        stream.write("CREATE TABLE `acct_table` (a int);\n" + text)
+
+
+def test_the_newest_backup_with_a_cluster_is_named(tmp_path: Path) -> None:
+    for day in (24, 25, 26, 27):
+        (tmp_path / f"202611{day}T020000Z").mkdir()
+        (tmp_path / f"202611{day}T020000Z/manifest.json").touch()
+    write_dump(tmp_path / "20261124T020000Z/database.sql.gz")
+    (tmp_path / "20261125T020000Z/state.tar.gz").touch()
+    # Nights after the database was lost, and a dump that was cut.
+    write_dump(tmp_path / "20261126T020000Z/database.sql.gz", "")
+    (tmp_path / "20261127T020000Z/database.sql.gz").write_bytes(b"\x1f\x8b\x08")
+    write_dump(tmp_path / "slurm_acct_db-20261125T030000Z.sql.gz")
     machine = Machine()
     machine.files[standing.SETTINGS] = json.dumps({"directory": str(tmp_path)})
 
@@ -107,7 +117,8 @@ def test_without_backups_it_is_the_newest_dump_or_nothing(tmp_path: Path) -> Non
     assert not (tmp_path / "none").exists()
 
     for day in (24, 25):
-        (tmp_path / f"slurm_acct_db-202611{day}T030000Z.sql.gz").touch()
+        write_dump(tmp_path / f"slurm_acct_db-202611{day}T030000Z.sql.gz")
+    write_dump(tmp_path / "slurm_acct_db-20261126T030000Z.sql.gz", "")
 
     file = tmp_path / "slurm_acct_db-20261125T030000Z.sql.gz"
     assert f" && zcat {file} | mariadb slurm_acct_db && " in standing.restore_command(machine, str(tmp_path), [])

@@ -41,6 +41,18 @@ def test_what_is_no_name_is_refused(name: object) -> None:
         images.parse(name)
 
 
+@pytest.mark.parametrize("name", ["image.sqsh", "dir/base.squashfs", "./a.sqsh", "~/a.sqsh", "Image.SQSH", "a b.sqsh"])
+def test_a_file_without_an_absolute_path_is_refused_with_the_right_form(name: str) -> None:
+    with pytest.raises(
+        images.ImageError, match=rf"needs a path that begins with /, such as /shared/images/.*{name[-6:]}"
+    ):
+        images.parse(name)
+
+
+def test_an_image_of_a_registry_may_be_called_like_a_file() -> None:
+    assert images.parse("docker://site/base.sqsh").uri == "docker://site/base.sqsh"
+
+
 def test_a_file_without_its_full_size_has_no_record(tmp_path: Path) -> None:
     path = tmp_path / "a.sqsh"
     path.write_bytes(b"12345")

@@ -56,7 +56,7 @@ def test_loaded_rules_last_and_a_second_run_changes_nothing() -> None:
     assert machine.enabled
 
 
-@pytest.mark.parametrize("fault", ["table", "unit", "file"])
+@pytest.mark.parametrize("fault", ["table", "unit", "file", "dropin"])
 def test_what_somebody_removed_comes_back(fault: str) -> None:
     machine, content = Machine(), metadata.render([])
     metadata.load(content, host(machine))
@@ -66,9 +66,19 @@ def test_what_somebody_removed_comes_back(fault: str) -> None:
     elif fault == "unit":
         machine.enabled = False
     else:
-        machine.files[TABLE.rules] = ""
+        machine.files[TABLE.rules if fault == "file" else TABLE.dropin_file] = ""
 
     assert lasting.differs(content, TABLE.state(host(machine)))
+
+
+@pytest.mark.parametrize("verb", ["StartPost", "Reload"])
+def test_the_rules_come_back_when_somebody_starts_or_reloads_nftables(verb: str) -> None:
+    """Its configuration may begin with "flush ruleset". molecule/options tries it with systemd."""
+    machine = Machine()
+    metadata.load(metadata.render([]), host(machine))
+
+    assert f"Exec{verb}={lasting.NFT} --file {TABLE.rules}" in machine.files[TABLE.dropin_file].splitlines()
+    assert TABLE.dropin_file != guard.FIREWALL.dropin_file
 
 
 def test_the_firewall_has_other_names() -> None:

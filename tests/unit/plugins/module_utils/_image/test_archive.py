@@ -151,6 +151,9 @@ KEPT = {
     "etc/sudoers": 0o440,
     "etc/sudoers.d/gpucluster-users": 0o440,
     "root/.ssh/authorized_keys": 0o600,
+    # A copy has users before its first run.
+    "etc/gpucluster/azure_metadata.nft": 0o600,
+    "etc/gpucluster/firewall.nft": 0o600,
     "var/lib/dpkg/status": 0o644,
     "var/cache/gpucluster/slurm/Packages": 0o644,
     "var/lib/gpucluster/pull/0123.tar": 0o600,
@@ -298,6 +301,16 @@ def test_a_node_that_has_applied_no_release_is_refused(root: Path, tmp_path: Pat
     (root / "var/lib/gpucluster/pull/applied").unlink()
 
     with pytest.raises(archive.ImageError, match="has not applied a release"):
+        archive.write(tmp_path / "x.tar", root, RUN)
+    assert not list(tmp_path.glob("*x.tar*"))
+
+
+def test_a_node_with_var_on_its_own_mount_is_refused(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_device", lambda path: 2 if path.name == "var" else 1)
+
+    with pytest.raises(archive.ImageError, match="/var: found a file system of its own, which the image would lack"):
         archive.write(tmp_path / "x.tar", root, RUN)
     assert not list(tmp_path.glob("*x.tar*"))
 

@@ -43,7 +43,12 @@ SETTINGS: dict[str, t.Any] = {
     "programs": [],
 }
 PYXIS = "/etc/slurm/plugstack.conf.d/pyxis.conf"
+RUNTIME = "/etc/tmpfiles.d/gpucluster-pyxis.conf"
 PAM = {"block": "account required pam_slurm_adopt.so\n", "gate": "session [success=1] pam_succeed_if.so # ours\n"}
+
+
+class KilledError(Exception):
+    """Nothing runs any more, not even what ends a command."""
 
 
 class Node(FakeShadow):
@@ -51,20 +56,29 @@ class Node(FakeShadow):
 
     def __init__(self) -> None:
         super().__init__()
+        self.owners: dict[str, str] = {}
         self.files: dict[str, str] = {"/etc/os-release": 'NAME="Ubuntu"\nID=ubuntu\nVERSION_ID="24.04"\n'}
         self.packages: set[str] = set()
         self.active: set[str] = set()
         self.failing = ""
+        self.kill_in = ""  # the machine loses its power in this command
+        self.dead = False
         self.policy: list[bool] = []
 
     def read(self, path: str) -> str:
         return self.read_required(path) if path in ACCOUNTS else self.files.get(path, "")
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
+        self._alive()
         self.files[path] = text
 
     def remove(self, path: str) -> None:
+        self._alive()
         self.files.pop(path, None)
+
+    def _alive(self) -> None:
+        if self.dead:
+            raise KilledError
 
     def entries(self, path: str) -> list[str] | None:
         found = [name[len(path) + 1 :].partition("/")[0] for name in self.files if name.startswith(f"{path}/")]
@@ -77,6 +91,11 @@ class Node(FakeShadow):
         return self.files[path].encode("utf-8", "surrogateescape")[:size]
 
     def _tool(self, args: list[str], data: str | None = None, environment: t.Any = None) -> tuple[int, str, str]:
+        self._alive()
+        self.dead = bool(self.kill_in) and self.kill_in in " ".join(args)
+        if self.dead and args[0] in ("tar", "install"):
+            self._half(args, data or "")
+        self._alive()
         if self.failing and self.failing in " ".join(args):
             self.calls.append(args)
             return 100, "", "E: refused"
@@ -89,6 +108,7 @@ class Node(FakeShadow):
             loaded = any("--file" in call for call in self.calls)
             return (0, "table", "") if loaded else (1, "", "No such file or directory")
         own = {"apt-get": self._apt, "dpkg-query": self._query, "systemctl": self._systemctl, "install": self._install}
+        own["cmp"] = self._cmp
         if args[0] in own:
             self.calls.append(args)
             return own[args[0]](args, data or "")
@@ -97,9 +117,17 @@ class Node(FakeShadow):
             return 0, "", ""
         if args[0] == "tar":
             self.calls.append(args)
-            self.files[f"{SLURM}/Packages"] = "x"
+            self.files.update({f"{SLURM}/some.deb": "", f"{SLURM}/Packages": "x"})
             return 0, "", ""
         return super()._tool(args, data)
+
+    def _half(self, args: list[str], data: str) -> None:
+        """Leave what a killed program has done: a part of the files, or all bytes and not yet the owner."""
+        path = f"{SLURM}/some.deb" if args[0] == "tar" else args[-1]
+        self.files[path] = data
+
+    def _cmp(self, args: list[str], data: str) -> tuple[int, str, str]:
+        return int(self.files.get(args[-1]) != f"copy of {args[-2]}"), "", ""
 
     def _apt(self, args: list[str], data: str) -> tuple[int, str, str]:
         self.policy.append(steps.POLICY in self.files)
@@ -117,6 +145,7 @@ class Node(FakeShadow):
         assert "--mode=0400" in args
         assert "--owner=munge" in args
         self.files[args[-1]] = data
+        self.owners[args[-1]] = "munge"
         return 0, "", ""
 
     def _systemctl(self, args: list[str], data: str) -> tuple[int, str, str]:
@@ -184,6 +213,25 @@ def test_a_policy_of_the_site_is_restored_after_a_failure() -> None:
     assert node.files[steps.POLICY] == "#!/bin/sh\nexit 0\n"
 
 
+@pytest.mark.parametrize("former", ["", "#!/bin/sh\nexit 0\n"])
+@pytest.mark.parametrize("twice", [False, True])
+def test_no_policy_stays_after_kill_9(former: str, twice: bool) -> None:
+    """Packages that somebody installs later would start no daemon."""
+    node = Node()
+    node.files.update({steps.POLICY: former} if former else {})
+    for command in ("install munge", "install slurm-smd")[: 1 + twice]:
+        node.kill_in = command
+        with pytest.raises(KilledError):
+            join(node)
+        assert node.files[steps.POLICY] == steps.NO_START + former
+        node.kill_in, node.dead = "", False
+    node.active.update({"slurmd"} if twice else ())
+
+    join(node)
+
+    assert node.files.get(steps.POLICY, "") == former
+
+
 def test_nothing_happens_where_slurmd_runs() -> None:
     node = Node()
     node.active.add("slurmd")
@@ -207,6 +255,23 @@ def test_an_interrupted_run_goes_on(failing: str) -> None:
     join(node)
 
     assert (node.files, node.packages, node.active) == (whole.files, whole.packages, whole.active)
+
+
+@pytest.mark.parametrize("command", ["tar --extract", "install --owner", "install -D", "systemd-tmpfiles"])
+def test_what_a_killed_program_left_is_not_taken_for_the_whole(command: str) -> None:
+    node, whole = Node(), Node()
+    join(whole, plugins=[PYXIS, RUNTIME])
+    node.kill_in = command
+    with pytest.raises(KilledError):
+        join(node, plugins=[PYXIS, RUNTIME])
+    node.kill_in, node.dead = "", False
+    before = len(node.calls)
+
+    join(node, plugins=[PYXIS, RUNTIME])
+
+    assert (node.files, node.owners, node.active) == (whole.files, whole.owners, whole.active)
+    # Without the name, systemd-tmpfiles fails for each faulty line of any package, in each attempt.
+    assert ["systemd-tmpfiles", "--create", RUNTIME] in node.calls[before:]
 
 
 def test_a_second_run_changes_nothing_but_the_daemons() -> None:
@@ -309,6 +374,8 @@ def test_a_machine_of_an_elastic_set_gets_its_node(host: str) -> None:
     node.files[HOST] = host
     directory = "/run/gpucluster-join/elastic"
     node.files[f"{directory}/broken.json"] = "{"
+    node.files[f"{directory}/another.json"] = json.dumps(host.strip().lower())
+    node.files[f"{directory}/number.json"] = "1"
     node.files[f"{directory}/h100.json"] = json.dumps({host.strip().lower(): "h100-7"})
 
     join(node, elastic=ELASTIC)

@@ -95,6 +95,24 @@ def test_a_node_is_green_only_if_it_can_take_jobs(states: list[str], expected: s
     assert page.kind({"state": states})[0] == expected
 
 
+def test_the_page_names_what_is_missing(state: slurm.State) -> None:
+    text = page.page(state, QUIET, STYLE, 0, "", {}, ["gpu: nvidia-smi <exited> 6"])
+
+    assert verdict(text) == ("warn", "figures are missing")
+    assert '<article class="warn"><b class="warn">gpu: nvidia-smi &lt;exited&gt; 6</b>' in text
+    assert "<h2>Queue</h2>" in text
+
+
+def test_a_part_that_cannot_be_shown_is_named_and_the_others_stay(state: slurm.State) -> None:
+    jobs = [{key: value for key, value in job.items() if key != "account"} for job in state.jobs]
+    text = page.page(state._replace(jobs=jobs), QUIET, STYLE, 0)
+
+    assert verdict(text) == ("warn", "figures are missing")
+    assert "users: KeyError: &#x27;account&#x27;" in text
+    assert "<b>8 of 16</b>" in text
+    assert "<h2>Queue</h2>" in text
+
+
 def test_alerts_come_by_severity(state: slurm.State) -> None:
     alerts = [alert("info", "c"), alert("warning", "b"), alert("critical", "a"), alert("odd", "d")]
     text = page.page(state, live.Live(alerts, {}), STYLE, 0)

@@ -136,6 +136,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     signers = tmp_path / "signers"
     signers.write_text(f'gpucluster namespaces="gpucluster-pull" {(tmp_path / "key.pub").read_text()}')
     monkeypatch.setattr(steps, "SIGNERS", str(signers))
+    monkeypatch.chdir(tmp_path)  # the program leaves it
     return made
 
 
@@ -211,11 +212,16 @@ def test_a_release_that_somebody_changed_is_refused(cluster: Cluster) -> None:
     assert not cluster.played()
 
 
-def test_a_signature_for_something_else_is_refused(cluster: Cluster) -> None:
+@pytest.mark.parametrize("guard", ['namespaces="gpucluster-pull" ', ""])
+def test_a_signature_for_something_else_is_refused(cluster: Cluster, guard: str) -> None:
+    """By the program, and by the list of signers: each alone is enough."""
+    Path(steps.SIGNERS).write_text(f"gpucluster {guard}{(cluster.root / 'key.pub').read_text()}")
     cluster.publish(namespace="file")
 
     with pytest.raises(steps.PullError, match="signature"):
         _pull(cluster).run()
+
+    assert not cluster.played()
 
 
 def test_a_bundle_that_is_not_that_of_the_release_is_refused_and_fetched_again(cluster: Cluster) -> None:
@@ -303,6 +309,29 @@ def test_the_program_says_what_is_wrong(
 
     assert cli.main(["--now"]) == 1
     assert "missing.json" in capsys.readouterr().err
+
+
+def test_no_program_of_a_user_runs_in_place_of_ansible(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An administrator may call the program in a directory of a user."""
+    theirs = cluster.root / "theirs"
+    (theirs / "ansible").mkdir(parents=True)
+    (theirs / "ansible/__main__.py").write_text("print('a user')")
+    (cluster.root / "pull.json").write_text(json.dumps(SETTINGS))
+    monkeypatch.chdir(theirs)
+    monkeypatch.setattr(cli, "SETTINGS", str(cluster.root / "pull.json"))
+    monkeypatch.setattr(cli, "STATE", cluster.root / "state")
+    said: list[str] = []
+
+    def run(argv: list[str], data: str = "", environment: t.Mapping[str, str] | None = None) -> tuple[int, str, str]:
+        if "playbook" in argv:
+            said.append(bounded_run.feeding_runner(60)(argv, data, environment)[1])
+        return cluster.run(argv, data, environment)
+
+    monkeypatch.setattr(cli, "Host", lambda _run: Host(run))
+
+    cli.main([])
+
+    assert said == [""]
 
 
 def _copy(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, bundle: str) -> list[str]:

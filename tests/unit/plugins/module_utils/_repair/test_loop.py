@@ -12,14 +12,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import azure, journal, loop, plan, slurm
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import azure, journal, loop, plan, slurm, world
 from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
-from ansible_collections.hpcai.gpucluster.tests.unit.support.repair_cluster import FAULT, FakeSlurm, Killed
+from ansible_collections.hpcai.gpucluster.tests.unit.support.repair_cluster import FAULT, WEEK, FakeSlurm, Killed
 
 if t.TYPE_CHECKING:
     from pathlib import Path
-
-WEEK = 7 * 86400
 
 
 @pytest.fixture
@@ -325,6 +323,50 @@ def test_without_a_partner_nothing_is_proved(tmp_path: Path) -> None:
     assert cluster.machines["gpu1"].reason.startswith("repair: needs a person, tried gpu_reset, health, pair failed")
 
 
+def test_a_health_check_that_drains_the_node_again_does_not_end_the_repair(cluster: FakeSlurm) -> None:
+    cluster.sicken("gpu1", "reboot")
+
+    for _pass in range(12):
+        cluster.go_on(1)
+        if cluster.reserved and "DRAIN" in cluster.machines["gpu1"].flags:
+            cluster.machines["gpu1"].reason = FAULT
+
+    events = journal.Journal(str(cluster.directory), lambda: 0.0).events()
+    assert [one["event"] for one in events if one["event"] in (journal.CLAIMED, *journal.ENDS)] == [
+        "claimed",
+        "returned",
+    ]
+
+
+@pytest.mark.parametrize("jump", [WEEK, -WEEK])
+def test_a_clock_that_jumps_ends_no_wait_and_lets_none_last(tmp_path: Path, jump: float) -> None:
+    cluster = FakeSlurm(tmp_path, ["gpu1"])
+    cluster.sicken("gpu1", "gpu_reset")
+
+    cluster.go_on(5, pair_wait_minutes=5)
+    cluster.ahead = jump
+    cluster.go_on(3, pair_wait_minutes=5)
+    assert cluster.repair().cases()["gpu1"].open
+
+    cluster.go_on(8, pair_wait_minutes=5)
+    assert cluster.state("gpu1") == journal.OUT
+
+
+@pytest.mark.parametrize("ahead", [0, -2 * WEEK, 2 * WEEK, -600])
+@pytest.mark.parametrize("uptime", [0, 3600, 2 * WEEK])
+def test_another_boot_or_controller_counts_from_its_first_look(tmp_path: Path, ahead: float, uptime: float) -> None:
+    cluster = FakeSlurm(tmp_path, ["gpu1"])
+    cluster.sicken("gpu1", "gpu_reset")
+    cluster.go_on(5, pair_wait_minutes=5)
+
+    cluster.booted, cluster.ahead = cluster.now - uptime, ahead
+    cluster.go_on(10, pair_wait_minutes=5)
+    assert cluster.repair().cases()["gpu1"].open
+
+    cluster.go_on(4, pair_wait_minutes=5)
+    assert cluster.state("gpu1") == journal.OUT
+
+
 def test_a_site_of_one_node_can_do_without_a_pair(tmp_path: Path) -> None:
     cluster = FakeSlurm(tmp_path, ["gpu1"])
     cluster.sicken("gpu1", "gpu_reset")
@@ -522,3 +564,96 @@ def test_half_a_line_of_the_journal_is_skipped(tmp_path: Path) -> None:
 def test_the_loop_is_bounded() -> None:
     assert loop._STEPS_A_PASS < 100
     assert slurm.ASK <= 60
+
+
+def test_a_node_that_is_drained_again_while_it_returns_is_tested_again(
+    cluster: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program is killed after it has resumed the node, and the health check finds another fault."""
+    cluster.sicken("gpu1", "reboot")
+    update = cluster._update
+
+    def killing(args: list[str]) -> tuple[int, str, str]:
+        answer = update(args)
+        if "State=RESUME" in args and cluster.repair().cases()["gpu1"].begun == plan.RETURN:
+            cluster.kill_at = cluster.calls
+            monkeypatch.undo()
+        return answer
+
+    monkeypatch.setattr(cluster, "_update", killing)
+    while cluster.kill_at == 0:
+        with contextlib.suppress(Killed):
+            cluster.repair().run()
+        for machine in cluster.machines.values():
+            if "REBOOT_ISSUED" in machine.flags:
+                cluster.boot(machine.name)
+    cluster.sicken("gpu1", "replace")
+
+    cluster.go_on()
+
+    assert cluster.state("gpu1") == journal.RETURNED
+    assert in_service(cluster, "gpu1")
+    assert "replace gpu1" in cluster.log
+
+
+def test_a_list_of_jobs_that_lacks_one_loses_no_job(cluster: FakeSlurm) -> None:
+    """The list may be cut, or a variable such as SQUEUE_USERS of an administrator may hide jobs: the node shows it."""
+    cluster.sicken("gpu1", "replace")
+    cluster.machines["gpu1"].answers = False
+    cluster.jobs["7"] = ("train", ["gpu1"])
+    cluster.blind = True
+
+    cluster.go_on()
+    assert cluster.log[-1] == "gpu1 waits until its jobs are over"
+
+    program = cluster.repair()
+    with pytest.raises(world.Waiting):
+        world.free(program._slurm, program._world, "gpu1")
+
+
+def test_a_list_of_nodes_that_lacks_one_ends_no_case(cluster: FakeSlurm) -> None:
+    cluster.sicken("gpu1", "replace")
+    cluster.repair().run()
+    cluster.short.add("gpu1")
+    cluster.go_on(2)
+    cluster.short.clear()
+    cluster.go_on()
+
+    assert cluster.state("gpu1") == journal.RETURNED
+
+
+def test_a_list_of_nodes_that_lacks_one_releases_no_node_that_needs_a_person(cluster: FakeSlurm) -> None:
+    cluster.sicken("gpu1", "nothing")
+    cluster.go_on()
+    assert cluster.state("gpu1") == journal.OUT
+    cluster.short.add("gpu1")
+    cluster.go_on(2)
+
+    assert cluster.state("gpu1") == journal.OUT
+
+
+@pytest.mark.parametrize("out", [False, True])
+def test_a_node_that_was_removed_from_slurm_ends_its_case(cluster: FakeSlurm, out: bool) -> None:
+    cluster.sicken("gpu1", "nothing")
+    cluster.go_on(12 if out else 0)
+    cluster.repair().run()
+    cluster.reserved.clear()
+    del cluster.machines["gpu1"]
+    cluster.jobs.clear()
+    cluster.go_on(2)
+
+    assert cluster.state("gpu1") == (journal.RELEASED if out else journal.HANDED_OVER)
+
+
+@pytest.mark.parametrize("field", ["time", "node", "case", "event"])
+@pytest.mark.parametrize("value", ["text", None, [1], {}])
+def test_a_damaged_line_of_the_journal_stops_no_repair(cluster: FakeSlurm, field: str, value: t.Any) -> None:
+    cluster.sicken("gpu1", "reboot")
+    cluster.go_on(1)
+    line = {"time": cluster.now, "node": "gpu1", "case": "x", "event": "returned", field: value}
+    with (cluster.directory / "repair.jsonl").open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(line) + "\n")
+
+    cluster.go_on()
+
+    assert cluster.state("gpu1") == journal.RETURNED

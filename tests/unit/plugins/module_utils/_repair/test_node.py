@@ -106,7 +106,10 @@ def test_only_a_node_that_passed_every_check_is_healthy(found: dict[str, t.Any],
     assert node.judge(found, named)[0] is ok
 
 
-@pytest.mark.parametrize("printed", ["", "Segmentation fault", "{}", '{"checks": 3}', "[1]"])
+@pytest.mark.parametrize(
+    "printed",
+    ["", "Segmentation fault", "{}", '{"checks": 3}', "[1]", '{"checks": [1]}', '{"checks": [{"check": "a"}]}'],
+)
 def test_no_report_is_no_health(printed: str) -> None:
     with pytest.raises(node.OutputError):
         node.report(printed)
@@ -274,3 +277,12 @@ def test_a_job_outside_of_a_reservation_is_a_job() -> None:
     found = slurm.Slurm(lambda args, seconds: (0, said, "")).jobs("gpu1")
 
     assert [(job.id, job.of("gpu1")) for job in found] == [("7", False), ("8", False), ("10", True)]
+
+
+@pytest.mark.parametrize("said", ["State=IDLE ThreadsPer", "State=? Owner=N/A\n\n"])
+def test_a_node_that_is_not_understood_is_a_fault_of_slurm(said: str) -> None:
+    cluster = slurm.Slurm(lambda args, seconds: (0, f"NodeName=gpu1 \n   {said}", ""))
+
+    for ask in (cluster.nodes, lambda: cluster.node("gpu1")):
+        with pytest.raises(slurm.SlurmError, match="shows no state, or is cut"):
+            ask()
