@@ -34,9 +34,6 @@ options:
     description: The inputs of the role C(slurm) by name.
     type: dict
     required: true
-seealso:
-  - plugin: hpcai.gpucluster.slurm_config_action
-    plugin_type: filter
 """
 
 EXAMPLES = r"""
@@ -57,8 +54,10 @@ files:
   type: list
   elements: str
 actions:
-  description: Actions that applied the files to the daemons, as returned by
-    P(hpcai.gpucluster.slurm_config_action#filter).
+  description:
+    - The actions that applied the files to the daemons, one per changed file. C(action) is V(nothing),
+      V(reconfigure) or V(restart). C(reconfigure) and C(restart) list the daemons, C(reasons) and C(warnings) are
+      texts, and C(jobs_at_risk) says whether jobs could be lost.
   returned: success
   type: list
   elements: dict

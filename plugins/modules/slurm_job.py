@@ -15,7 +15,8 @@ author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Submits a job, waits for it with a timeout, and returns its exit status and output.
-  - Cancels a job that does not start, and reports why Slurm held it.
+  - Cancels a job that does not start, and reports why Slurm held it. If a node of O(nodelist) is drained or down, the
+    module reports its reason at once.
   - Cancels the jobs that it submitted and still waits for when the module is interrupted or the connection to the host
     breaks. In any case Slurm's own O(time_limit) ends them.
   - Runs a O(command) attached, so that its output returns through Slurm and no shared directory is necessary. A
@@ -207,7 +208,7 @@ def command(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any
         results += ran + [_not_run(name, text) for name, text in drained.items() if name not in _names(ran)]
         left = [name for name in left if name not in _names(results)]
     results.sort(key=lambda result: params["nodelist"].index(result["nodes"][0]))
-    return _finished(slurm.submitted[-1], params["nodelist"], results)
+    return _finished(slurm.submitted[-1] if slurm.submitted else None, params["nodelist"], results)
 
 
 def _attempt(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -224,12 +225,11 @@ def _attempt(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.An
     return _finished(job.id, names, results)
 
 
-def _finished(number: int, names: list[str], results: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+def _finished(number: int | None, names: list[str], results: list[dict[str, t.Any]]) -> dict[str, t.Any]:
     """Return the module's result of a command."""
     return {
         "changed": True,
-        "job_id": number,
-        "state": "COMPLETED",
+        **({"job_id": number, "state": "COMPLETED"} if number else {}),
         "nodes": names,
         "exit_code": max(result["rc"] for result in results),
         "results": results,
@@ -263,10 +263,11 @@ def batch(slurm: slurm_job.Slurm, params: dict[str, t.Any]) -> dict[str, t.Any]:
     with interrupt.cleaned_up(lambda: slurm.cancel(slurm.submitted)):
         number = params["job_id"]
         if not number:
+            slurm.refuse_stopped(params["nodelist"] or [])
             chosen = allocation.submit_options(params, params["nodelist"], params["nodes"])
             script = params["script"] or slurm_job.holder(60 * params["time_limit"])
             number = slurm.submit([*chosen, f"--output={params['output']}"], script)
-        job = slurm.wait_started(number, params["pending_timeout"], poll=0.5)
+        job = slurm.wait_started(number, params["pending_timeout"], poll=0.5, nodes=params["nodelist"] or [])
         if params["state"] == "finished":
             job = slurm.wait_finished(number, 60 * params["time_limit"] + 60)
     found: dict[str, t.Any] = {

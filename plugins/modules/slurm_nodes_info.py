@@ -90,6 +90,11 @@ nodes:
     reason:
       description: Reason why the node is down or drained.
       type: str
+    transition:
+      description: >-
+        Why the node gets no job now, whatever its state is, such as V(powering down) or V(about to reboot). Empty if
+        there is no such reason.
+      type: str
 wanted:
   description: Names of the nodes of O(partition) and O(nodelist), in any state.
   returned: always
@@ -106,7 +111,7 @@ busy:
   type: list
   elements: str
 unusable:
-  description: Names of the nodes that are down, drained or reserved, or do not answer.
+  description: Names of the nodes that are down, drained, reserved or in a transition, or do not answer.
   returned: always
   type: list
   elements: str
@@ -171,7 +176,7 @@ def main() -> None:
     try:
         run = allocation.runner()
         found = info(lambda args: run(args, None), module.params)
-    except (slurm_nodes.SelectionError, job.SlurmError) as exc:
+    except (slurm_nodes.OutputError, slurm_nodes.SelectionError, job.SlurmError) as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, **found)
 

@@ -91,7 +91,7 @@ def bare(watch: Watch, count: int) -> None:
     names = [f"gpu{number}" for number in range(1, count + 1)]
     places = {f"gpu{number}": place(number) for number in range(1, count + 1)}
     nodes = [{"NodeName": names, "CPUs": 96, "RealMemory": 1900000, "Gres": "gpu:h100:8"}]
-    lines = conf.collect(nodes, [], [{"PartitionName": "batch", "Nodes": "ALL"}])
+    lines = conf.collect(nodes, [{"PartitionName": "batch", "Nodes": "ALL"}])
     config = {"ClusterName": "bench", "GresTypes": ["gpu"]}
     cpus = {"sockets": 2, "cores_per_socket": 48, "threads_per_core": 1}
     record = {"cpus": cpus, "memory_mib": 1900000, "gpus": {"count": 8, "model": "H100"}}

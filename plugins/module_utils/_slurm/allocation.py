@@ -86,15 +86,18 @@ def allocation(
         try:
             number = params["job_id"]
             if not number:
+                slurm.refuse_stopped(nodes or [])
                 seconds = 60 * params["time_limit"]
                 chosen = [*submit_options(params, nodes, count), "--output=/dev/null", "--chdir=/"]
                 number = slurm.submit(chosen, slurm_job.holder(seconds))
-            job = slurm.wait_started(number, params["pending_timeout"], poll=0.5)
+            job = slurm.wait_started(number, params["pending_timeout"], poll=0.5, nodes=nodes or [])
             if job.ended:
                 raise slurm_job.SlurmError(
                     f"job {number} ended before it could be used: it is {job.state} {job.reason}"
                 )
             yield job
+        except slurm_job.StoppedNodeError:
+            raise
         except slurm_job.SlurmError as exc:
             # The state of the job, such as CANCELLED, does not explain the failure. The states of its nodes do.
             lost = slurm.lost_nodes(nodes or [])

@@ -34,7 +34,10 @@ def read(run: Runner) -> list[slurm_nodes.Node]:
     code, out, err = run(["sinfo", "--all", "--Node", "--noheader", f"--format={slurm_nodes.FORMAT}"])
     if code:
         raise DrainError(f"sinfo exited {code}: {(err or out).strip()}")
-    return slurm_nodes.parse(out)
+    try:
+        return slurm_nodes.parse(out)
+    except slurm_nodes.OutputError as exc:
+        raise DrainError(str(exc)) from exc
 
 
 def drain(nodes: Sequence[slurm_nodes.Node], wanted: Sequence[str], reason: str, max_down: int | None) -> Plan:

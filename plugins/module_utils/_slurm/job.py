@@ -23,9 +23,20 @@ if t.TYPE_CHECKING:
 
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
-WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED"}
+WAITING = {
+    *("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED"),
+    *("POWER_UP_NODE", "EXPEDITING"),
+}
 ACTIVE = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
+ENDED = {
+    *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"),
+    *("DEADLINE", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED"),
+}
 
+# A hostlist, or what sacct prints if there is none.
+_NODES = re.compile("[!-~]*|None assigned")
+# Seconds between two looks at the nodes of a job that waits.
+_LOOK = 2.0
 # srun exits 0 if Slurm ends the step before its tasks start, as after a failed prolog of another node.
 _ABORTED = "srun: Job step aborted"
 
@@ -60,6 +71,10 @@ class SlurmError(Exception):
 
 class NeverStartedError(SlurmError):
     """The job did not start in time and was cancelled."""
+
+
+class StoppedNodeError(NeverStartedError):
+    """A node of the job gets no more jobs; the message says which one, and why."""
 
 
 class TookTooLongError(SlurmError):
@@ -147,14 +162,19 @@ class Slurm:
                 "--format=State,ExitCode,NodeList",
             ]
         )
-        fields = recorded.strip().split("|")
-        if code != 0 or len(fields) < 3:
+        first, newline, _others = recorded.partition("\n")
+        fields = first.strip().split("|")
+        if code != 0 or len(fields) < 3 or not newline or not _NODES.fullmatch(fields[2]):
             raise SlurmError(f"Slurm does not know job {number}: {(err or out).strip()}")
-        return Job(number, fields[0].split(" ")[0], "", fields[2], _exit_code(fields[1]))
+        return Job(number, _state(fields[0].partition(" ")[0]), "", fields[2], _exit_code(fields[1]))
 
-    def wait_started(self, number: int, seconds: float, poll: float = 1.0) -> Job:
-        """Wait until a job has started. After the timeout, cancel it and raise an error with Slurm's reason."""
-        deadline = self._clock() + seconds
+    def wait_started(self, number: int, seconds: float, poll: float = 1.0, nodes: Sequence[str] = ()) -> Job:
+        """
+        Wait until a job has started. After the timeout, cancel it and raise an error with Slurm's reason.
+
+        O(nodes) are the nodes that the job must have. If one of them gets no more jobs, cancel the job at once.
+        """
+        deadline, look = self._clock() + seconds, self._clock()
         while True:
             job = self.job(number)
             if not job.waiting:
@@ -162,6 +182,9 @@ class Slurm:
             if job.restarts:
                 self.cancel([number])
                 raise NeverStartedError(f"job {number} was put back into the queue and was cancelled")
+            if self._clock() >= look:
+                look = self._clock() + _LOOK
+                self.refuse_stopped(nodes, number)
             if self._clock() >= deadline:
                 self.cancel([number])
                 raise NeverStartedError(
@@ -201,11 +224,26 @@ class Slurm:
 
     def lost_nodes(self, names: Sequence[str]) -> dict[str, str]:
         """Return the nodes that get no more jobs, with state and reason. Return none if Slurm does not answer."""
+        return {node.name: node.condition for node in self._nodes(names) if node.lost}
+
+    def refuse_stopped(self, names: Sequence[str], number: int | None = None) -> None:
+        """Cancel a job that waits, and raise an error, if one of its nodes gets no more jobs."""
+        stopped = [f"{node.name} is {node.condition}" for node in self._nodes(names) if node.stopped]
+        if stopped:
+            self.cancel([number] if number else [])
+            text = f"job {number} was cancelled before it started" if number else "no job was submitted"
+            raise StoppedNodeError("; ".join([text, *stopped]))
+
+    def _nodes(self, names: Sequence[str]) -> list[slurm_nodes.Node]:
+        """Return nodes with their states; none if Slurm does not answer, or its answer is not understood."""
         if not names:
-            return {}
+            return []
         wanted = ["--noheader", f"--nodes={','.join(names)}", f"--format={slurm_nodes.FORMAT}"]
         code, out, _err = self._run(["sinfo", "--Node", *wanted])
-        return {node.name: node.condition for node in slurm_nodes.parse(out) if node.lost} if code == 0 else {}
+        try:
+            return [node for node in slurm_nodes.parse(out) if node.name in names] if code == 0 else []
+        except slurm_nodes.OutputError:
+            return []
 
     def step(self, number: int, step: Step) -> Result:
         """Run one step inside an allocation."""
@@ -300,21 +338,39 @@ def holder(seconds: int) -> str:
 
 
 def _job(number: int, text: str) -> Job:
-    """Return a job from one line of scontrol output."""
-    fields = dict(re.findall(r"(?:^|\s)(\w+)=(\S*)", text.splitlines()[0]))
-    nodes = fields.get("NodeList", "")
+    """Return a job from one line of scontrol output. A value at the end of the output can be cut."""
+    fields = dict(re.findall(r"(?:^|\s)(\w+)=(\S*)(?=\s)", text.partition("\n")[0] + "\n" * ("\n" in text)))
+    nodes, restarts = fields.get("NodeList"), fields.get("Restarts", "0")
+    lost = "ExitCode" not in fields and fields.get("JobState") in ENDED - {"COMPLETED"}
+    if (
+        not fields.get("JobId", "").isdigit()
+        or nodes is None
+        or not _NODES.fullmatch(nodes)
+        or not restarts.isdigit()
+        or lost
+    ):
+        raise SlurmError(f"scontrol printed no whole job {number}: {text[:200]!r}")
     return Job(
         id=number,
-        state=fields["JobState"],
+        state=_state(fields.get("JobState", "")),
         reason="" if fields.get("Reason") in (None, "None") else fields["Reason"],
         nodes="" if nodes == "(null)" else nodes,
         exit_code=_exit_code(fields.get("ExitCode", "0:0")),
         output=fields.get("StdOut"),
-        restarts=int(fields.get("Restarts", 0)),
+        restarts=int(restarts),
     )
+
+
+def _state(text: str) -> str:
+    """Return a state of a job; raise SlurmError for a word that is none."""
+    if text not in WAITING | ACTIVE | ENDED:
+        raise SlurmError(f"Slurm names the state {text[:60]!r}, which is not known")
+    return text
 
 
 def _exit_code(text: str) -> int:
     """Return the status of C(3:0), or 128 plus the signal of C(0:9)."""
-    code, _colon, signal = text.partition(":")
-    return int(code) or (128 + int(signal) if int(signal or 0) else 0)
+    match = re.fullmatch(r"(\d{1,3}):(\d{1,3})", text)
+    if not match:
+        raise SlurmError(f"Slurm names the exit status {text[:60]!r}, which is none")
+    return int(match[1]) or (128 + int(match[2]) if int(match[2]) else 0)

@@ -15,21 +15,50 @@ if t.TYPE_CHECKING:
 
 FORMAT = "%N|%R|%T|%v|%G|%c|%E"
 _MARKS = "*~#!%$@^-+"
+# Marks of a node that gets no job now, although its state is idle (sinfo(1), NODE STATE CODES).
+_TRANSITIONS = {
+    "~": "powered down",
+    "#": "powering up",
+    "!": "about to power down",
+    "%": "powering down",
+    "$": "in maintenance",
+    "@": "about to reboot",
+    "^": "rebooting",
+}
 _BUSY = {"allocated", "mixed", "planned"}
 # Prefixes of the states in which a node gets no more jobs until it is repaired.
 _LOST = ("drain", "down", "err", "fail", "inval", "no_resp", "unk")
+# The same without those in which only slurmd is silent.
+_STOPPED = ("drain", "down", "err", "fail", "inval")
 # Prefixes of the states of a node whose slurmd has not registered, or with other hardware than slurm.conf says.
 _ABSENT = ("down", "inval", "not_resp", "unk")
 # A node in the state completing becomes idle soon.
 _FREE = {"idle", "completing"}
+# The forms of the cells of FORMAT before the reason, which is free text.
+_ROW = re.compile(
+    r"(?P<name>[\w.-]+) *\|(?P<partition>[^|]+)\|(?P<state>[A-Za-z_]+[*~#!%$@^+-]*) *\|(?P<version>[^|]*)"
+    r"\|(?P<gres>[^|]+)\|(?P<cpus>\d{1,6}) *\|(?P<reason>.*)",
+    re.ASCII,
+)
+_CELLS = re.compile("[ -~]*")  # nothing else is in the cells before the reason
+# In a reason: two rows without a line break between them.
+_JOINED = re.compile(r"\|[^|]+\|[A-Za-z_]+[*~#!%$@^+-]* *\|[^|]*\|[^|]*\|\d{1,6} *\|", re.ASCII)
+# In a further line of a reason: a part of a row. Tables and prose have spaces around their bars.
+_PART = re.compile(r"\|[\w(]|^[\w.-]+\|")
+_GPU = re.compile(r"(?:^|,)gpu(?=[:,(]|$)")
+_COUNT = re.compile(r"(?:^|,)gpu:(?:(?:[^,(:]+|\(null\)):)*(\d+)(?=$|[,(])")
 
 
 class SelectionError(ValueError):
     """No node can be selected. The message contains the reason and what to change."""
 
 
+class OutputError(ValueError):
+    """sinfo printed something that is no row of nodes. The message has it."""
+
+
 class Node(t.NamedTuple):
-    """One node. States are in lower case and without Slurm's suffix marks."""
+    """One node. States are in lower case and without Slurm's suffix marks, of which transition has the meaning."""
 
     name: str
     partitions: tuple[str, ...]
@@ -40,21 +69,27 @@ class Node(t.NamedTuple):
     gpus: int
     cpus: int
     reason: str
+    transition: str = ""
 
     @property
     def idle(self) -> bool:
         """Return whether the node is free and accepts jobs."""
-        return self.state in _FREE and self.answers
+        return self.state in _FREE and self.answers and not self.transition
 
     @property
     def busy(self) -> bool:
         """Return whether the node is healthy but in use."""
-        return self.state in _BUSY and self.answers
+        return self.state in _BUSY and self.answers and not self.transition
 
     @property
     def lost(self) -> bool:
         """Return whether the node gets no more jobs."""
         return self.state.startswith(_LOST) or not self.answers
+
+    @property
+    def stopped(self) -> bool:
+        """Return whether the node gets no more jobs until its state is set; a silent one may return."""
+        return self.state.startswith(_STOPPED) and not self.transition
 
     @property
     def registered(self) -> bool:
@@ -64,8 +99,9 @@ class Node(t.NamedTuple):
     @property
     def condition(self) -> str:
         """Return a description of the state and its reason."""
-        silent = "" if self.answers else ", slurmd does not answer"
-        return f"{self.state}{silent}" + (f": {self.reason}" if self.reason else "")
+        marks = [self.transition] if self.transition else []
+        marks += [] if self.answers else ["slurmd does not answer"]
+        return ", ".join([self.state, *marks]) + (f": {self.reason}" if self.reason else "")
 
 
 class Selection(t.NamedTuple):
@@ -77,31 +113,43 @@ class Selection(t.NamedTuple):
 
 
 def parse(text: str) -> list[Node]:
-    """Return the nodes from C(sinfo --Node) in the format O(FORMAT), with one line per node and partition."""
+    """
+    Return the nodes from C(sinfo --Node) in the format O(FORMAT), with one line per node and partition.
+
+    Raise OutputError for a line that is no such row. A reason can have several lines.
+    """
     nodes: dict[str, Node] = {}
-    for line in text.splitlines():
-        fields = line.split("|", 6)
-        if len(fields) < 7:
+    last, reason = "", "none"
+    for line in filter(str.strip, text.split("\n")):
+        row = _ROW.fullmatch(line.rstrip("\r"))
+        if not row and last and reason != "none" and not _PART.search(line):
+            nodes[last] = nodes[last]._replace(reason=f"{nodes[last].reason} {line.strip()}".strip())
             continue
-        name, partition, state, version, gres, cpus, reason = (field.strip() for field in fields)
-        known = nodes[name].partitions if name in nodes else ()
-        nodes[name] = Node(
-            name=name,
-            partitions=(*known, partition),
+        if not row or not _CELLS.fullmatch(line, 0, row.start("reason")) or _JOINED.search(row["reason"]):
+            raise OutputError(f"sinfo printed {line[:120]!r}, which is no row of a node")
+        last, state, gres, reason = row["name"], row["state"], row["gres"].strip(), row["reason"].strip()
+        # Until slurmd registers, the cell is that of slurm.conf, where one GPU needs no number.
+        if len(_GPU.findall(gres)) != len(_COUNT.findall(gres)) and row["version"].strip() != "N/A":
+            raise OutputError(f"sinfo says that {last} has {gres[:120]!r}, not a number of GPUs")
+        known = nodes[last].partitions if last in nodes else ()
+        nodes[last] = Node(
+            name=last,
+            partitions=(*known, row["partition"].strip()),
             state=state.rstrip(_MARKS).lower(),
             answers="*" not in state,
-            version=version,
+            version=row["version"].strip(),
             gres="" if gres == "(null)" else gres,
             gpus=gpus(gres),
-            cpus=int(cpus) if cpus.isdigit() else 0,
+            cpus=int(row["cpus"]),
             reason="" if reason == "none" else reason,
+            transition=", ".join(text for mark, text in _TRANSITIONS.items() if mark in state),
         )
     return list(nodes.values())
 
 
 def gpus(gres: str) -> int:
     """Return the number of GPUs in a GRES list such as C(gpu:h100:no_consume:8(S:0-1),nic:2)."""
-    return sum(int(number) for number in re.findall(r"(?:^|,)gpu:(?:[^,(:]+:)*(\d+)(?=$|[,(])", gres))
+    return sum(int(number) for number in _COUNT.findall(gres))
 
 
 def select(
@@ -147,5 +195,8 @@ def _refuse_unknown(candidates: Sequence[Node], nodelist: Sequence[str], partiti
 
 def _states(nodes: Sequence[Node]) -> str:
     """Return the number of nodes in each state."""
-    states = [node.state + ("" if node.answers else " and does not answer") for node in nodes]
+    states = [
+        " and ".join(filter(None, [node.state, node.transition, "" if node.answers else "does not answer"]))
+        for node in nodes
+    ]
     return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))

@@ -12,6 +12,7 @@ does not. B(WOPLimits) shows only the limits of the association itself, not the 
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import limits
@@ -26,6 +27,12 @@ if t.TYPE_CHECKING:
 _ASSOCIATION = ("Account", "User", "Partition", "ParentName", "Share", "DefaultQOS", "QOS")
 _QOS = ("Name", "Priority", "Preempt", "PreemptMode", "Flags")
 _LISTS = ("QOS", "Preempt", "Flags")
+# The forms of settings that are no free text.
+_FORMS = {
+    "Fairshare": re.compile(r"\d{1,10}|parent", re.ASCII),
+    "Priority": re.compile(r"\d{1,10}", re.ASCII),
+    "AdminLevel": re.compile("Not Set|None|Operator|Administrator"),
+}
 
 
 class SacctmgrError(Exception):
@@ -52,7 +59,7 @@ class Sacctmgr:
         for row in self._rows("qos", (*_QOS, *_columns(limits.QOS), "Descr")):
             name, rest = row[0], row[1:]
             names = (*_QOS[1:], *(limit.name for limit in limits.limits(limits.QOS)), "Description")
-            result.qos[name] = _settings(dict(zip(names, rest)), limits.QOS)
+            result.qos[name] = _formed(name, _settings(dict(zip(names, rest)), limits.QOS))
         self._read_associations(cluster, result)
         for name, organization, description in self._rows("account", ("Account", "Organization", "Descr")):
             words = {"Organization": organization, "Description": description}
@@ -61,7 +68,8 @@ class Sacctmgr:
             else:
                 result.elsewhere[name] = words
         for name, default, level in self._rows("user", ("User", "DefaultAccount", "AdminLevel")):
-            result.users[name] = {"DefaultAccount": default, "AdminLevel": level}
+            result.users[name] = _formed(name, {"DefaultAccount": default, "AdminLevel": level})
+        _refuse_lost(result)
         return result
 
     def change(self, arguments: Sequence[str]) -> None:
@@ -74,11 +82,16 @@ class Sacctmgr:
         """Add accounts and their users to the result."""
         names = (*_ASSOCIATION[3:], *(limit.name for limit in limits.limits(limits.ASSOCIATION)))
         columns = (*_ASSOCIATION, *_columns(limits.ASSOCIATION))
+        seen = set()
         for row in self._rows("assoc", columns, "WOPLimits", f"cluster={cluster}"):
             account, user, partition = row[:3]
             values = dict(zip(names, row[3:]))
             values["Parent"], values["Fairshare"] = values.pop("ParentName"), values.pop("Share")
-            settings = _settings(values, limits.ASSOCIATION)
+            settings = _formed(user or account, _settings(values, limits.ASSOCIATION))
+            key = (user, account, partition)
+            if key in seen:
+                raise SacctmgrError(f"sacctmgr show assoc lists {'|'.join(row[:3])!r} twice")
+            seen.add(key)
             if user:
                 result.associations[user, account, partition] = settings
             else:
@@ -95,9 +108,13 @@ class Sacctmgr:
         rc, stdout, stderr = self._run([self._executable, *arguments])
         if rc != 0:
             raise SacctmgrError(f"sacctmgr show {entity} exited {rc}: {_message(stdout, stderr)}")
+        if stdout and not stdout.endswith("\n"):
+            raise SacctmgrError(f"the output of sacctmgr show {entity} is cut: {stdout[-60:]!r}")
         rows = [line.split("|", len(columns) - 1) for line in stdout.splitlines() if line.strip()]
+        free_text = columns[-1] == "Descr"
         for row in rows:
-            if len(row) != len(columns):
+            names = row[:-1] if free_text else row
+            if len(row) != len(columns) or not row[0].strip() or not "".join(names).isprintable():
                 raise SacctmgrError(f"unexpected line from sacctmgr show {entity}: {'|'.join(row)!r}")
         return rows
 
@@ -117,6 +134,24 @@ def _settings(values: dict[str, str], table: dict[str, limits.Limit]) -> Setting
         else:
             settings[name] = frozenset(filter(None, value.split(","))) if name in _LISTS else value
     return settings
+
+
+def _formed(name: str, values: Settings) -> Settings:
+    """Return the settings of a name; raise SacctmgrError for one that has not its form. Empty is not set."""
+    for key, form in _FORMS.items():
+        if values.get(key) and not form.fullmatch(values[key]):
+            raise SacctmgrError(f"sacctmgr says that {key} of {name} is {values[key]!r}")
+    return values
+
+
+def _refuse_lost(found: Accounting) -> None:
+    """Refuse an accounting that names an account or a user that its list of all of them does not have."""
+    accounts = sorted(name for name, settings in found.accounts.items() if "Organization" not in settings)
+    users = sorted({user for user, _account, _partition in found.associations} - set(found.users))
+    accounts += sorted({account for _user, account, _partition in found.associations} - set(found.accounts))
+    for kind, names in (("account", accounts), ("user", users)):
+        if names:
+            raise SacctmgrError(f"sacctmgr show {kind} does not list {names[0]!r}, which has an association")
 
 
 def _message(stdout: str, stderr: str) -> str:

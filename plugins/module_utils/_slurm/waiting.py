@@ -53,7 +53,11 @@ def nodes(run: Runner, names: Sequence[str]) -> Found:
     """Return whether slurmd of each node has registered. A node that Slurm does not know has an empty state."""
     # All nodes: the names of ten thousand would be too long for an argument.
     code, out, err = run(["sinfo", "--all", "--Node", "--noheader", f"--format={slurm_nodes.FORMAT}"])
-    known = {node.name: (node.registered, node.condition) for node in slurm_nodes.parse(out)} if code == 0 else {}
+    try:
+        found = slurm_nodes.parse(out) if code == 0 else []
+    except slurm_nodes.OutputError as exc:
+        return Found(False, str(exc))
+    known = {node.name: (node.registered, node.condition) for node in found}
     states = {name: known.get(name, (False, "")) for name in names}
     outside = _outside(run, [name for name in names if name not in known]) if code == 0 else {}
     # Slurm shows such a node as idle for a while, and a job on it hangs.

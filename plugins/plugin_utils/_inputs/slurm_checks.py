@@ -120,6 +120,22 @@ def _database(inputs: Inputs) -> Iterator[str]:
         )
 
 
+def _metrics(inputs: Inputs) -> Iterator[str]:
+    reason = inputs["slurm_metrics"] and settings.metrics_refusal(inputs["slurm_version"], inputs["slurm_config"] or {})
+    if reason:
+        yield f"monitoring_slurm_endpoint is true, but {reason}. Set it to false, or change that."
+
+
+def _mig(inputs: Inputs) -> Iterator[str]:
+    divided = [group["hosts"] for group in inputs["slurm_nodes"] if group["record"]["gpus"].get("mig")]
+    if divided and not any(str(option).startswith("--with-nvml=") for option in inputs["slurm_configure_options"]):
+        yield (
+            f"slurm_configure_options is {json.dumps(inputs['slurm_configure_options'])}, but {', '.join(divided)} have"
+            " slices of GPUs (gpus.mig): slurmd finds them with NVML only. Add --with-nvml= with the directory of NVML"
+            " on the build machine."
+        )
+
+
 def _source(inputs: Inputs) -> Iterator[str]:
     checksum = inputs["slurm_source_checksum"]
     if inputs["slurm_source"] != "distribution" and not _CHECKSUM.fullmatch(checksum):
@@ -168,5 +184,7 @@ _PARTS: tuple[t.Callable[[Inputs], t.Iterable[str]], ...] = (
     _elastic,
     _database,
     topology_problems,
+    _metrics,
+    _mig,
     _source,
 )

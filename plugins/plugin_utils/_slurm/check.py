@@ -143,7 +143,20 @@ def _hosts(cluster: Cluster) -> tuple[set[str], list[str]]:
         if twice:
             found.append(f"{cluster.blame('NodeName')}: more than one NodeName line names {_some(twice)}")
         hosts.update(names)
+        found.extend(f"{cluster.blame('NodeName')}: {problem}" for problem in _count_problems(line, len(names)))
     return hosts, found
+
+
+def _count_problems(line: Mapping[str, t.Any], nodes: int) -> t.Iterator[str]:
+    """Yield the lists of a NodeName line that do not fit its nodes, by the rules of slurmctld."""
+    for name, allowed in (("Port", f"one port, or {nodes}"), ("NodeAddr", "as many"), ("NodeHostname", "as many")):
+        try:
+            count = len(_names(line.get(name.lower())))
+        except ValueError:  # an address that is no hostlist, such as [2001:db8::1]
+            continue
+        if count and (count not in (1, nodes) if name == "Port" else count < nodes):
+            value = conf.value_text(name, line[name.lower()])
+            yield f"{name} is {value!r}, which is {count} for {nodes} nodes of {line['nodename']}. Allowed: {allowed}"
 
 
 def _nodeset_problems(cluster: Cluster, hosts: set[str]) -> list[str]:

@@ -66,24 +66,39 @@ def gres(value: t.Any) -> Iterator[Gres | str]:
 
 def type_problems(items: list[Gres], record: Record) -> list[str]:
     """Return the GPUs of a line that gres.conf of the collection does not have; Slurm compares types by letter."""
-    right = record["gpus"]["count"]
-    known = hardware_record.gres_type(record) if right else ""
+    known = hardware_record.gres_counts(record)
+    right = sum(known.values())
+    typed = ",".join(f"gpu:{kind}:{count}" for kind, count in known.items())
     found = []
     for item in items:
-        if item.name != "gpu" or not item.type or not right or item.type == known:
+        if item.name != "gpu" or not item.type or not right or item.type in known:
             continue
         why = (
-            "MIG is not supported: gres.conf of the collection describes whole GPUs"
-            if _SLICE.search(item.type)
+            "slices (MIG) need gpus.mig in the hardware record, such as {1g.10gb: 56}; docs/gpu.md shows it"
+            if _SLICE.search(item.type) and not record["gpus"].get("mig")
             else "Slurm compares letter by letter, and would drain the node"
         )
         found.append(
-            f"Gres {item.text!r} has the type {item.type}, gres.conf has {known}: {why}. Allowed: gpu:{right},"
-            f" gpu:{known}:{right}"
+            f"Gres {item.text!r} has the type {item.type}, gres.conf has {', '.join(known)}: {why}. Allowed:"
+            f" gpu:{right}, {typed}"
         )
     if len({bool(item.type) for item in items if item.name == "gpu"}) > 1 and not found:
-        found.append(f"Gres has gpu with and without a type, so slurmd would not start. Allowed: gpu:{known}:{right}")
-    return found or count_problems(items, right)
+        found.append(f"Gres has gpu with and without a type, so slurmd would not start. Allowed: {typed}")
+    return found or slice_problems(items, record) or count_problems(items, right)
+
+
+def slice_problems(items: list[Gres], record: Record) -> list[str]:
+    """Return the types of slices of which a line has another number than the record."""
+    slices = record["gpus"].get("mig") or {}
+    typed = [item for item in items if item.name == "gpu" and item.type]
+    if not slices or not typed:
+        return []
+    counts = {kind: sum(item.number for item in typed if item.type == kind) for kind in slices}
+    return [
+        f"Gres says {counts[kind]} of {kind}, gpus.mig of the hardware record says {count}"
+        for kind, count in slices.items()
+        if counts[kind] != count
+    ]
 
 
 def count_problems(items: list[Gres], right: int) -> list[str]:

@@ -50,10 +50,10 @@ def render(config: Mapping[str, t.Any], lines: Iterable[Mapping[str, t.Any]] = (
     return "".join(f"{line}\n" for line in text)
 
 
-def collect(nodes: Lines, nodesets: Lines, partitions: Lines, lines: Lines = ()) -> list[dict[str, t.Any]]:
-    """Return the lines with several keys in the order that Slurm requires; each starts with its identifying key."""
-    kinds = (("NodeName", nodes), ("NodeSet", nodesets), ("PartitionName", partitions))
-    return [*(_named(first, line) for first, found in kinds for line in found or ()), *map(dict, lines or ())]
+def collect(nodes: Lines, partitions: Lines) -> list[dict[str, t.Any]]:
+    """Return the lines of nodes, then those of partitions, as Slurm requires; each starts with its identifying key."""
+    kinds = (("NodeName", nodes), ("PartitionName", partitions))
+    return [_named(first, line) for first, found in kinds for line in found or ()]
 
 
 def parse(text: str) -> list[Line]:

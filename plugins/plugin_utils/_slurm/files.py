@@ -54,7 +54,7 @@ def texts(inputs: Inputs, cgroup: bool) -> dict[str, str]:
 def lines(inputs: Inputs) -> list[dict[str, t.Any]]:
     """Return the lines of nodes and partitions."""
     nodes = node_lines.node_lines(inputs["slurm_nodes"], inputs["slurm_memory_headroom_percent"])
-    return conf.collect(nodes, [], inputs["slurm_partitions"])
+    return conf.collect(nodes, inputs["slurm_partitions"])
 
 
 def topology_options(inputs: Inputs) -> dict[str, t.Any]:

@@ -17,7 +17,7 @@ if t.TYPE_CHECKING:
 
     Record = dict[str, t.Any]
 
-SOURCE = "a hardware record"
+_SOURCE = "a hardware record"
 
 
 def node_lines(nodes: Iterable[Mapping[str, t.Any]], headroom: t.Any = 5) -> list[dict[str, t.Any]]:
@@ -42,13 +42,11 @@ def gres_conf(nodes: Iterable[Mapping[str, t.Any]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def node_hardware(
-    record: t.Any, headroom: t.Any = 5, numa_as_sockets: bool = True, source: str = SOURCE
-) -> dict[str, t.Any]:
+def node_hardware(record: t.Any, headroom: t.Any = 5) -> dict[str, t.Any]:
     """Return sockets, cores, threads, memory and GRES in the order of a NodeName line."""
-    offered = 1 - _percent(headroom, source) / 100
-    record = records.checked(record, source)
-    sockets = hardware_record.slurm_sockets(record, numa_as_sockets)
+    offered = 1 - _percent(headroom) / 100
+    record = records.checked(record, _SOURCE)
+    sockets = hardware_record.slurm_sockets(record)
     line: dict[str, t.Any] = {
         "Sockets": sockets,
         "CoresPerSocket": hardware_record.core_count(record) // sockets,
@@ -56,45 +54,42 @@ def node_hardware(
         "RealMemory": int(record["memory_mib"] * offered),
     }
     if record["gpus"]["count"]:
-        line["Gres"] = f"gpu:{hardware_record.gres_type(record)}:{record['gpus']['count']}"
+        line["Gres"] = ",".join(f"gpu:{kind}:{count}" for kind, count in hardware_record.gres_counts(record).items())
     return line
 
 
-def gres_lines(
-    record: t.Any,
-    nodes: str | None = None,
-    numa_as_sockets: bool = True,
-    device: str = "/dev/nvidia",
-    source: str = SOURCE,
-) -> list[str]:
+def gres_lines(record: t.Any, nodes: str | None = None) -> list[str]:
     """Return the lines of gres.conf for the GPUs of a machine."""
-    record = records.checked(record, source)
+    record = records.checked(record, _SOURCE)
     if not record["gpus"]["count"]:
         return []
     head = f"NodeName={nodes} " if nodes else ""
+    if record["gpus"].get("mig"):
+        # The device files of slices follow from how the site made them, so slurmd finds them.
+        return [f"{head}AutoDetect=nvml"]
     head += f"Name=gpu Type={hardware_record.gres_type(record)}"
-    return [f"{head} File={device}{_indexes(gpus)}{cores}" for gpus, cores in _runs(record, numa_as_sockets)]
+    return [f"{head} File=/dev/nvidia{_indexes(gpus)}{cores}" for gpus, cores in _runs(record)]
 
 
-def _percent(value: t.Any, source: str) -> float:
+def _percent(value: t.Any) -> float:
     try:
         percent = float(value)
     except (TypeError, ValueError):
         percent = -1.0
     if not 0 <= percent < 100:
         raise records.CatalogueError(
-            f"{source}: memory_headroom_percent is {value!r}, it must be a number, at least 0 and below 100"
+            f"{_SOURCE}: memory_headroom_percent is {value!r}, it must be a number, at least 0 and below 100"
         )
     return percent
 
 
-def _runs(record: Record, numa_as_sockets: bool) -> list[tuple[list[int], str]]:
+def _runs(record: Record) -> list[tuple[list[int], str]]:
     """Return runs of adjacent GPUs with the same cores."""
     if not record["topology"]:
         return [(list(range(record["gpus"]["count"])), "")]
     runs: list[tuple[list[int], str]] = []
     for gpu in sorted(record["topology"], key=lambda gpu: int(gpu["index"])):
-        cores = f" Cores={hardware_record.ranges(hardware_record.gpu_cores(record, gpu, numa_as_sockets))}"
+        cores = f" Cores={hardware_record.ranges(hardware_record.gpu_cores(record, gpu))}"
         if runs and runs[-1][1] == cores:
             runs[-1][0].append(gpu["index"])
         else:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as hardware_record
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import release
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import (
     actions,
     check_nodes,
@@ -32,6 +35,11 @@ JOB_LOG = "/var/log/slurm/jobs.log"
 _HERE = ("localhost", "127.0.0.1", "::1")
 # Control group controllers that slurmd needs to contain jobs.
 CONTROLLERS = ("cpu", "cpuset", "memory")
+# The first release whose slurmctld serves its figures without a crash, and the port that Prometheus reads.
+METRICS_SINCE = "25.11.7"
+_METRICS_PORT = "6817"
+# Words of PrivateData with which slurmctld serves its figures to nobody, or to users of Slurm only.
+_PRIVATE = re.compile("account|event|job|node|partition|reservation|usage|user|all", re.IGNORECASE)
 
 
 def slurm_conf(inputs: Inputs, cgroup: bool = False) -> Config:
@@ -138,6 +146,29 @@ def merged_values(old: t.Any, new: Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {**old, **new}
 
 
+def metrics_refusal(version: str, config: Mapping[str, t.Any]) -> str:
+    """Return why Prometheus cannot read the figures of slurmctld, or an empty string if it can."""
+    if release.parse(version) < release.parse(METRICS_SINCE):
+        return f"slurm_version is {version}, and slurmctld serves its figures from {METRICS_SINCE} on"
+    port = str(_value(config, "SlurmctldPort") or _METRICS_PORT).split("-", maxsplit=1)[0]
+    if port != _METRICS_PORT:
+        return f"SlurmctldPort is {port}, and Prometheus reads {_METRICS_PORT}"
+    users = _value(config, "MetricsAuthUsers")
+    if users:
+        return f"MetricsAuthUsers is {users}, and Prometheus has no user of Slurm"
+    private = conf.value_text("PrivateData", _value(config, "PrivateData") or "")
+    parameters = conf.value_text("MetricsParameters", _value(config, "MetricsParameters") or "")
+    if _PRIVATE.search(private) and "ignore_private_data" not in parameters.lower():
+        return f"PrivateData is {private}, and slurmctld then serves its figures to users of Slurm only"
+    return ""
+
+
+def has_metrics(version: str, config: Mapping[str, t.Any]) -> bool:
+    """Return whether slurmctld can serve its figures to Prometheus, and the site has not removed MetricsType."""
+    removed = any(str(name).lower() == "metricstype" for name in config) and not _value(config, "MetricsType")
+    return not removed and not metrics_refusal(version, config)
+
+
 def has_gpus(nodes: Iterable[Mapping[str, t.Any]]) -> bool:
     """Return whether a node of the cluster has GPUs."""
     return any(group["record"]["gpus"]["count"] for group in nodes)
@@ -163,6 +194,7 @@ def _cluster(inputs: Inputs) -> Config:
         "SlurmdParameters": {"numa_node_as_socket": has_gpus(inputs["slurm_nodes"])},
         # A node that was down accepts jobs again when it registers with a valid configuration.
         "ReturnToService": 2,
+        "MetricsType": "metrics/openmetrics" if inputs["slurm_metrics"] else None,
     }
 
 
@@ -196,7 +228,7 @@ def _shares(inputs: Inputs) -> Config:
     lines = node_lines.node_lines(inputs["slurm_nodes"], inputs.get("slurm_memory_headroom_percent", 5))
     offers = [check_nodes.offer({key.lower(): value for key, value in line.items()}) for line in lines]
     memory = [offer.memory // offer.cpus for offer in offers if offer.cpus]
-    gpus = [group["record"]["gpus"]["count"] for group in inputs["slurm_nodes"]]
+    gpus = [sum(hardware_record.gres_counts(group["record"]).values()) for group in inputs["slurm_nodes"]]
     cpus = [offer.cpus // devices for offer, devices in zip(offers, gpus) if devices]
     return {"DefMemPerCPU": min(memory, default=0) or None, "DefCPUPerGPU": min(cpus, default=0) or None}
 

@@ -11,7 +11,7 @@ import difflib
 import re
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import conf, hostlist
 
 if t.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,15 +79,20 @@ def _value_problems(key: Key, value: t.Any) -> list[str]:
     except ValueError as exc:
         return [str(exc)]
     expected = _CHECKS[key.type](text) if key.type in _CHECKS else ""
-    expected = expected or ("" if not _PORT.search(key.name) or _is_port(text) else "a port from 1 to 65535")
+    expected = expected or ("" if not _PORT.search(key.name) or _is_port(key.name, text) else "a port from 1 to 65535")
     if expected:
         return [f"{key.name} is {value!r}, expected {expected}"]
     return _choice_problems(key, text)
 
 
-def _is_port(text: str) -> bool:
-    """Return whether a string is a port or a range of ports."""
+def _is_port(name: str, text: str) -> bool:
+    """Return whether a string is a port, a range of ports, or, for the nodes of a line, a hostlist of ports."""
     numbers = text.split("-") if text.count("-") < _RANGE else [""]
+    if name == "Port" and re.search(r"[\[,]", text):
+        try:
+            numbers = hostlist.expand(text)
+        except ValueError:
+            return False
     return all(number.isdigit() and 1 <= int(number) <= _LAST_PORT for number in numbers)
 
 

@@ -28,6 +28,8 @@ NOTES = "/run/gpucluster-jobs"
 PROC = "/proc"
 # The user IDs below belong to daemons.
 FIRST_USER = 1000
+# The owner of Slurm's programs.
+ROOT = 0
 # Seconds that the epilog waits for the removal, which then goes on without it, and the most that it takes.
 EPILOG, ALL = 30, 600
 # The manager of a user's sessions ends ten seconds after the last one.
@@ -85,12 +87,16 @@ def notes() -> dict[int, tuple[int, float]]:
 
 
 def running() -> set[int]:
-    """Return the jobs with a slurmstepd. Its title is "slurmstepd: [17.batch]"; users can set the title of theirs."""
+    """
+    Return the jobs with a slurmstepd. Its title is "slurmstepd: [17.batch]".
+
+    Users can set the title of their programs, and give them this name; but such a file is not root's.
+    """
     jobs = set()
     for pid in filter(str.isdigit, os.listdir(PROC)):
         with contextlib.suppress(OSError):
             program = os.readlink(f"{PROC}/{pid}/exe").partition(" (deleted)")[0]
-            if os.path.basename(program) == "slurmstepd":
+            if os.path.basename(program) == "slurmstepd" and os.stat(f"{PROC}/{pid}/exe").st_uid == ROOT:
                 with open(f"{PROC}/{pid}/cmdline", "rb") as stream:
                     title = re.match(rb"slurmstepd: \[(\d+)", stream.read(200))
                 jobs.update([int(title[1])] if title else [])

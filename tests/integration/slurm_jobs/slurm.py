@@ -63,6 +63,14 @@ def sbatch() -> None:
     print(17)
 
 
+def scancel() -> None:
+    """End a job; the epilog drains gpu1, and further jobs for it wait."""
+    if (FOLDER / "epilog").exists():
+        why = (FOLDER / "epilog").read_text(encoding="utf-8")
+        drained = {**NODES, "gpu1": {**NODES["gpu1"], "state": "drained", "reason": why}}
+        (FOLDER / "nodes.json").write_text(json.dumps(drained), encoding="utf-8")
+
+
 def srun(options: dict[str, str], words: list[str]) -> int:
     if "--help" in options:
         return 0
@@ -101,6 +109,8 @@ def main(name: str, args: list[str]) -> int:
         scontrol(words)
     if name == "sbatch":
         sbatch()
+    if name == "scancel":
+        scancel()
     if name == "sacct" or (name == "squeue" and (FOLDER / "slow").exists()):
         print(17)
     if name == "gpucluster-check":  # only a drained node runs it without a job

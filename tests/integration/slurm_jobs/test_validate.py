@@ -71,6 +71,18 @@ def test_a_cluster_without_a_controller_is_not_good(cluster: Cluster) -> None:
     assert cluster.report()["summary"].startswith("did not run although it was asked for: nccl")
 
 
+def test_a_node_that_the_epilog_drains_is_named_at_once_and_the_others_are_tested(cluster: Cluster) -> None:
+    (cluster.folder / "epilog").write_text("expected 8 GPUs, found 7", encoding="utf-8")
+
+    assert cluster.run("validate.yml", validate_stages=["scheduler", "node", "nccl"]) != 0
+    report = cluster.report()
+    why = "gpu1 is drained: expected 8 GPUs, found 7"
+    assert f"stage scheduler: no job was submitted; {why}" in report["worst"]
+    tested = {item["node"]: item for item in report["checks"] if item["check"] == "node.check"}
+    assert tested["gpu1"]["message"] == "drained: expected 8 GPUs, found 7"
+    assert not any("gpu1" in str(job) for job in cluster.calls("sbatch")[1:])
+
+
 def test_when_no_node_runs_a_job_the_cause_is_shown_and_nothing_runs_elsewhere(cluster: Cluster) -> None:
     (cluster.folder / "prolog").write_text("expected 8 GPUs, found 2", encoding="utf-8")
 

@@ -110,3 +110,9 @@ def test_the_cluster_of_azure_up_is_the_default_place_of_elastic_sets() -> None:
 
     assert (found["cluster"], found["resource_group"], found["subscription_id"]) == ("hpc", "hpc", "s")
     assert value("slurm_elastic_azure")["cluster"] == ""
+
+
+def test_the_play_knows_the_release_that_the_role_installs() -> None:
+    text = (ROLE.parents[1] / "playbooks/vars/cluster.yml").read_text(encoding="utf-8")
+
+    assert f"hpcai.gpucluster.slurm_metrics('{value('slurm_version')}')" in text

@@ -53,6 +53,7 @@ class Host:
             for name in self.names
         ]
         self.slow = set(slow)
+        self.bandwidth = 400.0  # GB/s of all other groups
         self.busy: list[str] = []
         self.unusable: list[str] = []
         self.lost: dict[str, str] = {}  # why no command runs there
@@ -117,7 +118,7 @@ class Host:
         }
 
     def _measured(self, group: t.Sequence[str], collective: str) -> dict[str, t.Any]:
-        busbw = 40.0 if self.slow & set(group) and len(group) > 1 else 400.0
+        busbw = 40.0 if self.slow & set(group) and len(group) > 1 else self.bandwidth
         return {
             "nodes": list(group),
             "collective": collective,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import typing as t
 
@@ -24,7 +25,8 @@ def test_the_clusters_and_the_backup_are_returned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program(tmp_path, "mariadb", "echo lab; echo other")
-    (tmp_path / "slurm_acct_db-20261124T030000Z.sql.gz").touch()
+    dump = gzip.compress(b"INSERT INTO `cluster_table` VALUES (1);")
+    (tmp_path / "slurm_acct_db-20261124T030000Z.sql.gz").write_bytes(dump)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(standing, "SETTINGS", str(tmp_path / "none"))
     monkeypatch.setattr(standing, "DIRECTORY", str(tmp_path / "none"))

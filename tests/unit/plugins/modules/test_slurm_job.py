@@ -173,6 +173,20 @@ def test_all_nodes_may_be_lost() -> None:
     assert (found["exit_code"], found["job_id"]) == (1, 206)
 
 
+def test_a_node_that_was_drained_before_the_job_is_named_and_no_job_waits_for_it() -> None:
+    fake = FakeCluster()
+    fake.sick["gpu2"] = "expected 8 GPUs, found 7"
+
+    with pytest.raises(job.StoppedNodeError, match=r"no job was submitted; gpu2 is drained: expected 8 GPUs, found 7$"):
+        run(fake, command=["true"], nodelist=["gpu1", "gpu2"])
+    with pytest.raises(job.StoppedNodeError, match="gpu2 is drained"):
+        run(fake, script="#!/bin/sh\n", state="started", nodelist=["gpu2"])
+    assert "sbatch" not in fake.names()
+    each = run(fake, command=["true"], nodelist=["gpu2"], each_node=True)
+    assert [result["lost"] for result in each["results"]] == ["drained: expected 8 GPUs, found 7"]
+    assert "job_id" not in each
+
+
 def test_a_job_on_all_nodes_together_says_which_node_ended_it_and_why() -> None:
     with pytest.raises(job.SlurmError, match=r"it is FAILED.*; gpu2 is drained: expected 8 GPUs, found 2"):
         run(SickCluster(), command=["true"], nodelist=["gpu1", "gpu2"])

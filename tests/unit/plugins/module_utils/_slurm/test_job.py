@@ -71,6 +71,44 @@ def test_a_job_is_read(name: str, state: str, reason: str, nodes: str, code: int
     assert (job.state, job.reason, job.nodes, job.exit_code) == (state, reason, nodes, code)
 
 
+@pytest.mark.parametrize(
+    ("value", "damaged"),
+    [
+        *[("JobState=RUNNING", "JobState=RUN"), ("JobState=RUNNING ", ""), ("ExitCode=0:0", "ExitCode=0x:0")],
+        *[("Restarts=0", "Restarts=nan"), (" NodeList=gpu2", " NodeList=g\x00pu2"), ("ExitCode=0:0", "ExitCode=0")],
+    ],
+)
+def test_a_job_that_is_not_understood_is_refused(value: str, damaged: str) -> None:
+    """An unknown state counted as the end of the job."""
+    text = (FIXTURES / "job-running.txt").read_text(encoding="utf-8")
+    assert value in text
+
+    with pytest.raises(slurm_job.SlurmError):
+        slurm_job.Slurm(lambda _args: (0, text.replace(value, damaged), "")).job(206)
+    with pytest.raises(slurm_job.SlurmError, match="no whole job"):
+        slurm_job.Slurm(lambda _args: (0, text.partition("gpu2 BatchHost")[0] + "gp", "")).job(206)
+    with pytest.raises(slurm_job.SlurmError, match="no whole job"):
+        slurm_job.Slurm(lambda _args: (0, f"another line\n{text}", "")).job(206)
+    failed = text.replace("JobState=RUNNING", "JobState=FAILED").replace("ExitCode=0:0 ", "")
+    with pytest.raises(slurm_job.SlurmError, match="no whole job"):
+        slurm_job.Slurm(lambda _args: (0, failed, "")).job(206)
+
+
+@pytest.mark.parametrize("answer", ["\ufeffFAILED|3:0|gpu1\n", "FAI|3:0|gpu1\n", "FAILED||gpu1\n", "FAILED|N/A|gpu1\n"])
+def test_a_record_of_the_accounting_that_is_not_understood_is_refused(answer: str) -> None:
+    with pytest.raises(slurm_job.SlurmError, match="Slurm names the"):
+        slurm_job.Slurm(lambda args: (0, answer, "") if args[0] == "sacct" else (1, "", "no")).job(206)
+    twice = slurm_job.Slurm(lambda args: (0, "FAILED|3:0|gpu1\n" * 2, "") if args[0] == "sacct" else (1, "", "no"))
+
+    assert twice.job(206).nodes == "gpu1"
+
+
+@pytest.mark.parametrize("answer", ["FAILED|3:0|gp\xa0u\n", "FAILED|3:0|gpu"])
+def test_a_list_of_nodes_that_is_cut_is_refused(answer: str) -> None:
+    with pytest.raises(slurm_job.SlurmError, match="does not know"):
+        slurm_job.Slurm(lambda args: (0, answer, "") if args[0] == "sacct" else (1, "", "no")).job(206)
+
+
 def test_a_job_that_slurm_forgot_is_found_in_the_accounting() -> None:
     job = slurm(FakeSlurm(["forgotten"])).job(206)
 
@@ -92,6 +130,33 @@ def test_a_job_that_never_starts_is_cancelled_with_its_reason(state: str, words:
         slurm(fake).wait_started(206, 30)
 
     assert fake.cancelled() == ["206"]
+
+
+@pytest.mark.parametrize(
+    ("state", "starts"),
+    [("drained", False), ("draining", False), ("down", False), ("inval", False), ("idle*", True), ("reboot^", True)],
+)
+def test_a_job_whose_node_gets_no_more_jobs_is_cancelled_at_once(state: str, starts: bool) -> None:
+    """The epilog of the job before drains the node while the next job is already in the queue."""
+
+    class DrainingSlurm(FakeSlurm):
+        """Drains the node after the first look."""
+
+        def __call__(self, args: t.Sequence[str], data: str | None = None) -> tuple[int, str, str]:
+            code, out, err = super().__call__(args, data)
+            if args[0] == "sinfo":
+                drained = len([call for call in self.calls if call[0] == "sinfo"]) > 1
+                out = f"gpu2|main|{state if drained else 'idle'}|24.11.5|gpu:1|32|no GPU\n"
+            return code, out, err
+
+    fake = DrainingSlurm(["pending-node"])
+    client = slurm(fake)
+    message = "did not start within 120 s" if starts else "206 was cancelled before it started; gpu2 is .*: no GPU"
+
+    with pytest.raises(slurm_job.NeverStartedError, match=message):
+        client.wait_started(206, 120, nodes=["gpu1", "gpu2"])
+    assert fake.cancelled() == ["206"]
+    assert starts or client._clock() <= 3
 
 
 def test_a_job_that_is_put_back_into_the_queue_is_cancelled_at_once() -> None:

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import re
 import typing as t
 from pathlib import Path
 
@@ -59,6 +60,32 @@ def test_a_database_that_does_not_answer_is_named() -> None:
 def test_a_line_of_another_form_is_refused() -> None:
     with pytest.raises(SacctmgrError, match="unexpected line from sacctmgr show tres: 'cpu'"):
         Sacctmgr(lambda args: (0, "cpu\n", "")).read("lab")
+
+
+@pytest.mark.parametrize(
+    ("entity", "text", "damaged", "words"),
+    [
+        ("user", "bob|team|None\n", "", "show user does not list 'bob', which has an association"),
+        ("account", "team|research|a | b team\n", "", "show account does not list 'team'"),
+        ("assoc", "team|||research|1|", "team|||research|-1|", "Fairshare of team is '-1'"),
+        ("assoc", "team|bob|main||7|", "team|bob|main||7,0|", "Fairshare of bob is '7,0'"),
+        ("qos", "high|100|", "high|0x|", "Priority of high is '0x'"),
+        ("user", "alice|research|Operator", "alice|research|Opera", "AdminLevel of alice is 'Opera'"),
+        ("user", "alice|", "\ufeffalice|", "unexpected line from sacctmgr show user"),
+        ("tres", "gres|gpu\n", "gr\x00es|gpu\n", "unexpected line from sacctmgr show tres"),
+        ("tres", "gres|gpu\n", "|gpu\n", "unexpected line from sacctmgr show tres"),
+        ("assoc", "research|bob|", "research||", "show assoc lists 'research||' twice"),
+        ("qos", "|low\n", "|lo", "the output of sacctmgr show qos is cut"),
+    ],
+)
+def test_a_damaged_list_is_refused(entity: str, text: str, damaged: str, words: str) -> None:
+    def run(args: Sequence[str]) -> tuple[int, str, str]:
+        code, out, err = recorded(args)
+        assert args[4] != entity or text in out
+        return code, out.replace(text, damaged) if args[4] == entity else out, err
+
+    with pytest.raises(SacctmgrError, match=re.escape(words)):
+        Sacctmgr(run).read("lab")
 
 
 def test_a_refused_change_says_which_and_why() -> None:

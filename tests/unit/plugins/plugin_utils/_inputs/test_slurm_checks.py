@@ -51,6 +51,14 @@ def test_good_inputs_have_no_problem(given: dict[str, t.Any]) -> None:
             "slurm_qos: qos high: MaxWallDurationPerJob is 'soon'",
         ),
         ({"slurm_database": "db1", "slurm_accounts": [{}]}, "slurm_accounts: "),
+        (
+            {"slurm_metrics": True, "slurm_version": "25.05.3"},
+            "monitoring_slurm_endpoint is true, but slurm_version is 25.05.3",
+        ),
+        (
+            {"slurm_metrics": True, "slurm_config": {"PrivateData": "jobs"}},
+            "monitoring_slurm_endpoint is true, but PrivateData is jobs",
+        ),
     ],
 )
 def test_a_wrong_input_is_named(given: dict[str, t.Any], words: str) -> None:

@@ -103,6 +103,8 @@ def test_one_key_in_two_ways_is_found() -> None:
         ({"NodeName": "gpu[2-3]", "CPUs": 1}, "more than one NodeName line names gpu2"),
         ({"NodeName": "x1", "Cpu": 1}, "NodeName=x1): unknown key 'Cpu'; did you mean CPUs?"),
         ({"NodeName": "x1", "CPUs": "many"}, "CPUs is 'many'"),
+        ({"NodeName": "x[1-2]", "Port": "7001,70000"}, "Port is '7001,70000', expected a port"),
+        ({"NodeName": "x1", "Port": "[a-b]"}, "Port is '[a-b]', expected a port"),
         ({"NodeName": "x1", "State": "IDLE"}, "State is 'IDLE', expected one of CLOUD"),
         ({"NodeName": "x[1-"}, "the brackets of 'x[1-' do not match"),
         ({"NodeName": "x1", "Gres": "gpu:8:h100"}, "Gres 'gpu:8:h100' is not of the form"),
@@ -202,6 +204,7 @@ def test_a_file_without_a_table_is_refused() -> None:
         ({"MessageTimeout": 60, "unkillablesteptimeout": 299}, ["expected 300 or more"]),
         ({"MessageTimeout": 100}, ["UnkillableStepTimeout is 60, expected 500 or more"]),
         ({"SlurmctldPort": "7000-7003"}, []),
+        ({"SlurmctldPort": "[7000-7003]"}, ["SlurmctldPort is '[7000-7003]', expected a port"]),
         ({"SlurmctldPort": 70000}, ["SlurmctldPort is 70000, expected a port from 1 to 65535"]),
         ({"SlurmdPort": 0}, ["SlurmdPort is 0, expected a port"]),
     ],
@@ -211,6 +214,30 @@ def test_numbers_fit_each_other_and_their_range(config: dict[str, t.Any], expect
 
     assert len(found) == len(expected)
     assert all(words in text for words, text in zip(expected, found))
+
+
+@pytest.mark.parametrize("port", [7001, "7001", "[7001-7004]", "7001,7002,[7005-7006]"])
+def test_a_line_of_nodes_takes_a_hostlist_of_ports(port: t.Any) -> None:
+    assert problems(Cluster({}, [{"NodeName": "x[1-4]", "CPUs": 1, "Port": port}])) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("Port", "[7001-7003]", "Port is '[7001-7003]', which is 3 for 4 nodes of x[1-4]. Allowed: one port, or 4"),
+        ("Port", "[7001-7005]", "which is 5 for 4 nodes"),
+        ("NodeAddr", "10.0.0.[1-3]", "NodeAddr is '10.0.0.[1-3]', which is 3 for 4 nodes of x[1-4]. Allowed: as many"),
+        ("NodeAddr", "10.0.0.1,10.0.0.2", "which is 2 for 4 nodes"),
+        ("NodeHostname", "h1", "which is 1 for 4 nodes"),
+        ("NodeAddr", "10.0.0.[1-4]", ""),
+        ("NodeAddr", "[2001:db8::1]", ""),
+    ],
+)
+def test_a_list_has_as_many_items_as_its_line_has_nodes(key: str, value: str, message: str) -> None:
+    found = problems(Cluster({}, [{"NodeName": "x[1-4]", "CPUs": 1, key: value}]))
+
+    assert len(found) == bool(message)
+    assert not message or (message in found[0] and found[0].startswith("slurm_node_config: "))
 
 
 def test_lines_of_partitions_and_nodes_are_blamed_on_their_own_inputs() -> None:

@@ -5,13 +5,26 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import slurm_checks
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import check_nodes, nodes
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import check_nodes, node_lines, nodes
 from ansible_collections.hpcai.gpucluster.tests.unit.support.slurm_inputs import inputs
+
+
+def sliced(mig: dict[str, t.Any], options: t.Sequence[str] = ("--with-nvml=/usr",), **line: t.Any) -> str:
+    """Return what the check of the input says of two machines with eight GPUs in these slices."""
+    record = records.find("DGX_A100")
+    host = {
+        "gpucluster_vm_size_record": {**record, "gpus": {**record["gpus"], "mig": mig}},
+        "slurm_node_config": line,
+    }
+    group = nodes.group(["dgx1", "dgx2"], {"dgx1": host, "dgx2": host})
+    return "\n".join(slurm_checks.problems(inputs(slurm_nodes=group, slurm_configure_options=list(options))))
 
 
 def problems(size: str = "DGX_H100", slurm_config: dict[str, t.Any] | None = None, **line: t.Any) -> str:
@@ -49,7 +62,7 @@ def test_types_of_some_gpus_only_are_refused() -> None:
 def test_slices_of_gpus_are_named_as_such(gres: str) -> None:
     found = problems(Gres=gres)
 
-    assert "MIG is not supported" in found
+    assert "slices (MIG) need gpus.mig in the hardware record" in found
     assert "is not of the form" not in found
     assert "0 GPUs" not in found
 
@@ -125,6 +138,11 @@ def test_more_than_the_record_is_refused(line: dict[str, t.Any], message: str) -
         ({"RealMemory": 2063425}, {}),
         ({"RealMemory": 1000, "CPUs": 8, "MemSpecLimit": 999, "CoreSpecCount": 111}, {}),
         ({"Sockets": 1, "CoresPerSocket": 112}, {}),
+        # Without the topology, Slurm finds the sockets itself.
+        (
+            {"CPUs": 112, "Sockets": None, "CoresPerSocket": None, "ThreadsPerCore": None, "CoreSpecCount": 4},
+            {},
+        ),
         ({"Sockets": 4, "CoresPerSocket": 28}, {}),
         ({"ThreadsPerCore": 1}, {}),
         ({"SocketsPerBoard": 1}, {}),
@@ -141,3 +159,66 @@ def test_a_job_of_a_whole_node_fits_what_the_line_leaves() -> None:
     group = nodes.group(["dgx1"], {"dgx1": {"gpucluster_vm_size": "DGX_H100", "slurm_node_config": line}})
 
     assert slurm_checks.problems(inputs(slurm_nodes=group, slurm_share_nodes=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("mig", "line", "words"),
+    [
+        ({"1g.10gb": 56}, {}, ""),
+        ({"1g.10gb": 56}, {"Gres": "gpu:56"}, ""),
+        ({"1g.10gb": 56}, {"Gres": "gpu:1g.10gb:56"}, ""),
+        ({"1g.10gb+me": 8}, {"Gres": "gpu:1g.10gb+me:8"}, ""),
+        ({"3g.40gb": 8, "1g.10gb": 32}, {"Gres": "gpu:1g.10gb:32,gpu:3g.40gb:8"}, ""),
+        (
+            {"1g.10gb": 56},
+            {"Gres": "gpu:1g.10gb:55"},
+            "Gres says 55 of 1g.10gb, gpus.mig of the hardware record says 56",
+        ),
+        ({"1g.10gb": 56}, {"Gres": "gpu:8"}, "Gres says 8 GPUs"),
+        ({"1g.10gb": 56}, {"Gres": "gpu:a100:8"}, "has the type a100, gres.conf has 1g.10gb"),
+        ({"3g.40gb": 8, "1g.10gb": 32}, {"Gres": "gpu:3g.40gb:40"}, "Gres says 40 of 3g.40gb"),
+    ],
+)
+def test_slices_of_the_record_are_what_the_line_may_have(
+    mig: dict[str, t.Any], line: dict[str, t.Any], words: str
+) -> None:
+    found = sliced(mig, **line)
+
+    assert words in found
+    assert bool(found) == bool(words), found
+
+
+def test_slices_need_a_slurm_that_finds_them() -> None:
+    found = sliced({"1g.10gb": 56}, options=["--with-ucx=/usr"])
+
+    assert found.startswith('slurm_configure_options is ["--with-ucx=/usr"], but dgx[1-2] have slices of GPUs')
+
+
+@pytest.mark.parametrize(
+    ("mig", "words"),
+    [
+        ({"1g": 56}, "gpus.mig has '1g', it must be a profile"),
+        ({"a100": 8}, "gpus.mig has 'a100', it must be a profile"),
+        ({"1g.10gb": 0}, "gpus.mig.1g.10gb is 0"),
+        ({"1g.10gb": "7"}, "gpus.mig.1g.10gb is '7'"),
+        ({"1g.10gb": True}, "gpus.mig.1g.10gb is True"),
+        ({"1g.10gb": 57}, "gpus.mig needs 57 parts of GPUs, and 8 GPUs have 56"),
+        ({"3g.40gb": 16, "1g.10gb": 16}, "gpus.mig needs 64 parts"),
+        ({"1g.10gb": 40, "1g.10gb+me": 8}, "Slurm cannot tell 1g.10gb from 1g.10gb+me"),
+        ({"1g.5gb": 8, "1c.1g.5gb": 8}, "Slurm cannot tell 1g.5gb from 1c.1g.5gb"),
+    ],
+)
+def test_slices_that_no_gpu_has_are_refused(mig: dict[str, t.Any], words: str) -> None:
+    with pytest.raises(nodes.NodeError, match=re.escape(words)):
+        sliced(mig)
+
+
+def test_a_node_of_slices_has_them_in_its_line_and_slurmd_finds_them() -> None:
+    record = records.find("DGX_A100")
+    divided = {**record, "gpus": {**record["gpus"], "mig": {"3g.40gb": 8, "1g.10gb": 32}}}
+    group = [{"hosts": "dgx[1-2]", "record": divided, "config": {}}, {"hosts": "dgx3", "record": record, "config": {}}]
+
+    assert node_lines.node_lines(group)[0]["Gres"] == "gpu:3g.40gb:8,gpu:1g.10gb:32"
+    lines = node_lines.gres_conf(group).splitlines()
+    assert lines[:2] == ["AutoDetect=off", "NodeName=dgx[1-2] AutoDetect=nvml"]
+    assert all(line.startswith("NodeName=dgx3 Name=gpu Type=a100 File=") for line in lines[2:])

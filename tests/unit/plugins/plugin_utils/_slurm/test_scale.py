@@ -30,7 +30,7 @@ def config(count: int, **given: t.Any) -> dict[str, t.Any]:
 def test_every_size_has_settings_that_slurm_accepts(count: int) -> None:
     found = config(count)
 
-    assert check.problems(check.Cluster(found, conf.collect([], [], []), records={})) == []
+    assert check.problems(check.Cluster(found, conf.collect([], []), records={})) == []
     assert found["UnkillableStepTimeout"] >= 5 * found["MessageTimeout"]
     assert found["SlurmdTimeout"] > 2 * found["MessageTimeout"]
 

@@ -130,6 +130,7 @@ def test_jobs_are_held_to_their_cores_devices_and_memory() -> None:
         ({"slurm_x11": True}, ["PrologFlags=Alloc,Contain,X11"]),
         ({"slurm_task_prolog": True}, ["TaskProlog=/etc/slurm/task_prolog"]),
         ({"slurm_private_tmp": True}, ["JobContainerType=job_container/tmpfs"]),
+        ({"slurm_metrics": True}, ["MetricsType=metrics/openmetrics"]),
         ({"slurm_job_completion": True}, ["JobCompType=jobcomp/filetxt", "JobCompLoc=/var/log/slurm/jobs.log"]),
         ({"slurm_health_check_program": "/x"}, ["HealthCheckInterval=300", "HealthCheckNodeState=ANY,CYCLE"]),
         ({"slurm_topology_plugin": "tree"}, ["TopologyPlugin=topology/tree"]),
@@ -205,3 +206,31 @@ def test_the_memory_of_the_inventory_and_the_keys_of_the_site_win() -> None:
 
     assert shares(slurm_nodes=group, slurm_share_nodes=True) == [f"DefMemPerCPU={1000 // cpus}"]
     assert shares(slurm_nodes=group, slurm_share_nodes=True, slurm_config={"defmempercpu": 5}) == ["DefMemPerCPU=5"]
+
+
+@pytest.mark.parametrize(
+    ("version", "config", "reason"),
+    [
+        ("26.05.4", {}, ""),
+        ("25.11.7", {"PrivateData": "cloud"}, ""),
+        ("26.05.4", {"privatedata": None}, ""),
+        ("26.05.4", {"PrivateData": ["jobs"], "MetricsParameters": "ignore_private_data"}, ""),
+        ("25.11.6", {}, "slurm_version is 25.11.6"),
+        ("24.11.5", {}, "slurm_version is 24.11.5"),
+        ("26.05.4", {"privatedata": "Jobs,usage"}, "PrivateData is Jobs,usage"),
+        ("26.05.4", {"MetricsAuthUsers": "anna"}, "MetricsAuthUsers is anna"),
+        ("26.05.4", {"SlurmctldPort": "7000-7003"}, "SlurmctldPort is 7000"),
+    ],
+)
+def test_slurmctld_serves_its_figures_where_prometheus_can_read_them(
+    version: str, config: dict[str, t.Any], reason: str
+) -> None:
+    refusal = settings.metrics_refusal(version, config)
+
+    assert refusal.startswith(reason)
+    assert bool(refusal) == bool(reason)
+    assert settings.has_metrics(version, config) == (not reason)
+
+
+def test_a_site_removes_the_figures_of_slurmctld() -> None:
+    assert not settings.has_metrics("26.05.4", {"metricstype": None})
