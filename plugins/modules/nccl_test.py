@@ -24,8 +24,10 @@ description:
     measurement.
   - A measurement for which the allocation had no time left has V(not_measured), because it says nothing about its
     nodes.
-  - Accepts the output of every version of nccl-tests since 2.0, with the prefixes of mpirun and srun, and mixed with
-    lines of NCCL.
+  - A table whose printed average is not the mean of its rows, whose sizes do not grow by one factor, or that has a row
+    twice, is no measurement. Nor are programs that each ran alone, because they were built without MPI.
+  - Accepts the output of every version of nccl-tests since 2.0, with the prefixes and time stamps of mpirun, prterun,
+    mpich, torchrun and srun, and mixed with lines of NCCL.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes
   - hpcai.gpucluster._slurm_allocation

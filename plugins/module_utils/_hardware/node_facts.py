@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Read the properties that must be the same on all nodes of a cluster: versions, time, mounts and users."""
+"""Read what a cluster needs of each node: versions, time, its own name, mounts and users."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import pwd
 import re
@@ -17,6 +18,9 @@ if t.TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
+
+# The status of getent for a name that does not resolve.
+_NOT_FOUND = 2
 
 
 class Node:
@@ -46,6 +50,28 @@ class Node:
             return {"synchronized": True, "offset": None, "by": "the container's host"}
         word = self._first(["timedatectl", "show", "--property=NTPSynchronized", "--value"], r"(yes|no)")
         return {"synchronized": {"yes": True, "no": False}.get(word or ""), "offset": None, "by": "timedatectl"}
+
+    def own_name(self) -> dict[str, t.Any]:
+        """
+        Return the host name of this machine as C(name), and its addresses in the resolver's order as C(addresses).
+
+        C(addresses) is None if nothing answers in 10 s, and empty if the name does not resolve.
+        """
+        name = os.uname().nodename
+        code, out, _err = self._run(["timeout", "--kill-after=1", "10", "getent", "ahosts", name])
+        found = list(dict.fromkeys(line.split()[0].partition("%")[0] for line in out.splitlines() if line.split()))
+        right = found and all(map(_is_address, found))
+        known = (code == 0 and right) or (code == _NOT_FOUND and not found)
+        return {"name": name, "addresses": found if known else None}
+
+    def nccl_conf(self) -> str | None:
+        """Return /etc/nccl.conf; empty without the file, None if it cannot be read."""
+        try:
+            return (self._root / "etc/nccl.conf").read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+        except OSError:
+            return None
 
     def mounts(self, paths: Sequence[str]) -> dict[str, str]:
         """Return the state of each path that must be a mount: C(ok), C(missing) or C(hangs)."""
@@ -82,6 +108,14 @@ class Node:
         code, out, _err = self._run(args)
         match = re.search(pattern, out.strip()) if code == 0 else None
         return match.group(1) if match else None
+
+
+def _is_address(text: str) -> bool:
+    """Return whether a text is an IP address."""
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
 
 
 def users(names: Sequence[str]) -> dict[str, dict[str, int] | None]:

@@ -21,6 +21,16 @@ if t.TYPE_CHECKING:
 
     Record = dict[str, t.Any]
 
+# GB/s of one NVLink in one direction by the beginning of the model, and of one PCIe lane by generation: data sheets.
+_NVLINK = {"V100": 25.0, "A100": 25.0, "H100": 25.0, "H200": 25.0}
+_NEWER_NVLINK = 50.0
+_LANE = {1: 0.25, 2: 0.5, 3: 1.0, 4: 2.0, 5: 4.0, 6: 8.0}
+# A switch that reduces carries each byte once, and the bus bandwidth counts it twice.
+_IN_SWITCH = 2
+# GB/s that no path reaches today: 18 NVLinks of the fifth generation with a reducing switch, and in one direction the
+# NVLink between a Grace CPU and its GPU.
+FASTEST_BUS, FASTEST_COPY = _IN_SWITCH * 18 * _NEWER_NVLINK, 450.0
+
 
 def core_count(record: Record) -> int:
     """Return the number of cores of the machine."""
@@ -54,16 +64,15 @@ def numa_cpus(record: Record, node: int) -> list[int]:
     return cpu_ids(record, numa_cores(record, node))
 
 
-def slurm_sockets(record: Record, numa_as_sockets: bool) -> int:
-    """Return the number of sockets for Slurm. Slurm can treat several NUMA nodes in a socket as sockets."""
-    sockets, nodes = int(record["cpus"]["sockets"]), int(record["numa_nodes"])
-    return nodes if numa_as_sockets and nodes > sockets else sockets
+def slurm_sockets(record: Record) -> int:
+    """Return the number of sockets for Slurm, which treats several NUMA nodes in a socket as sockets."""
+    return max(int(record["cpus"]["sockets"]), int(record["numa_nodes"]))
 
 
-def gpu_cores(record: Record, gpu: Record, numa_as_sockets: bool) -> list[int]:
+def gpu_cores(record: Record, gpu: Record) -> list[int]:
     """Return the logical cores local to a GPU, extended to whole sockets as Slurm sees them."""
     near = numa_cores(record, gpu["numa_node"])
-    per_socket = core_count(record) // slurm_sockets(record, numa_as_sockets)
+    per_socket = core_count(record) // slurm_sockets(record)
     start = near[0] // per_socket * per_socket
     end = -(-(near[-1] + 1) // per_socket) * per_socket
     return list(range(start, end))
@@ -72,6 +81,14 @@ def gpu_cores(record: Record, gpu: Record, numa_as_sockets: bool) -> list[int]:
 def gres_type(record: Record) -> str:
     """Return the model of the GPUs as Slurm writes a GRES type."""
     return str(record["gpus"]["model"]).lower().replace(" ", "_")
+
+
+def gres_counts(record: Record) -> dict[str, int]:
+    """Return the GPUs of a machine, or the MIG slices that they are divided into, by Slurm's type."""
+    gpus = record["gpus"]
+    if gpus.get("mig"):
+        return {str(profile): int(count) for profile, count in gpus["mig"].items()}
+    return {gres_type(record): int(gpus["count"])} if gpus["count"] else {}
 
 
 def mask(cpus: Iterable[int]) -> int:
@@ -112,3 +129,27 @@ def parse_ranges(text: str) -> list[int]:
             raise ValueError(f"not a range of CPUs: {part!r}")
         numbers.update(range(low, high + 1))
     return sorted(numbers)
+
+
+def most(record: t.Mapping[str, t.Any]) -> float | None:
+    """Return a bus bandwidth in GB/s above all that nodes of a record can reach; None if their paths are not known."""
+    gpus, fabric = record.get("gpus") or {}, record.get("infiniband") or {}
+    link = next((rate for name, rate in _NVLINK.items() if str(gpus.get("model")).startswith(name)), _NEWER_NVLINK)
+    paths = [
+        int(gpus.get("nvlinks") or 0) * link,
+        _pcie(gpus),
+        len(fabric.get("hcas") or ()) * int(fabric.get("rate_gbps") or 0) / 8,
+    ]
+    # Without NVLink, the path of GPUs is PCIe: it must be known.
+    return _IN_SWITCH * max(paths) if any(paths[:2]) else None
+
+
+def most_copies(record: t.Mapping[str, t.Any]) -> float:
+    """Return a bandwidth in GB/s above all copies between the host and one GPU of a record."""
+    grace = (record.get("cpus") or {}).get("architecture") == "aarch64"
+    return FASTEST_COPY if grace else _pcie(record.get("gpus") or {}) or FASTEST_COPY
+
+
+def _pcie(gpus: t.Mapping[str, t.Any]) -> float:
+    """Return the bandwidth of the PCIe link of a GPU in GB/s; 0 if it is not known."""
+    return _LANE.get(int(gpus.get("pcie_generation") or 0), 0.0) * int(gpus.get("pcie_width") or 16)

@@ -66,6 +66,10 @@ class Case:
             raise NotApplicableError(f"no expectation: {name} is not set")
         return self._params[name]
 
+    def given(self, name: str) -> t.Any:
+        """Return a parameter that many configurations do not have, or None."""
+        return self._params.get(name)
+
     def number(self, name: str) -> float:
         """Return a numeric parameter."""
         value = self.value(name)

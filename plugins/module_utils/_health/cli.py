@@ -15,6 +15,8 @@ import sys
 import time
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.plain_shell import forget_habits
+
 from . import __version__, supervisor
 from .machine import Machine
 from .memory import Memory
@@ -36,6 +38,7 @@ class UsageError(Exception):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status."""
     options = _parser().parse_args(argv)
+    forget_habits()
     try:
         config = read_config(options.config)
         if options.list:

@@ -26,7 +26,7 @@ def check(case: Case) -> Finding:
     if _NO_WATCHES in result.text:
         _health(case, "-s", "a")
         result = _health(case, "-c", "-j")
-    return judge(result)
+    return judge(result, case.items("ignored_watches"))
 
 
 def _health(case: Case, *options: str) -> Result:
@@ -39,28 +39,71 @@ def _health(case: Case, *options: str) -> Result:
     return result
 
 
-def judge(result: Result) -> Finding:
-    """Judge the report. DCGM says Failure if jobs cannot use a device, and Warning if somebody should look at it."""
+def judge(result: Result, ignored: t.Sequence[str] = ()) -> Finding:
+    """
+    Judge the report. DCGM says Failure if jobs cannot use a device, and Warning if somebody should look at it.
+
+    I(ignored) has the begins of the names of watches that do not apply to the machine.
+    """
     try:
         body = json.loads(result.out[result.out.index("{") :])["body"]
         overall = body["Overall Health"]["value"]
     except (ValueError, KeyError, TypeError) as exc:
         raise UnknownError(f"dcgmi printed no report: {tidy(result.text, 120) or f'exit status {result.rc}'}") from exc
-    incidents = list(_incidents(body, ""))
-    if overall == "Failure":
-        return unhealthy("no failure of a health watch of DCGM", listing(incidents) or "Failure")
-    if overall not in ("Healthy", "Warning"):
+    if overall not in ("Healthy", *_BAD):
         raise UnknownError(f"dcgmi reports {tidy(str(overall), 40)!r}")
-    return healthy(f"DCGM warns: {listing(incidents)}" if incidents else "no watch of DCGM reports a fault")
+    incidents: list[Incident] = []
+    ignorable: list[Incident] = []
+    for one in _incidents(body, ()):
+        (ignorable if one.of(ignored) else incidents).append(one)
+    told = listing([one.text for one in incidents])
+    explained = any(one.value == "Failure" for one in ignorable)
+    if any(one.value == "Failure" for one in incidents) or (overall == "Failure" and not explained):
+        return unhealthy("no failure of a health watch of DCGM", told or "Failure")
+    note = f"; does not apply: {listing([one.text for one in ignorable])}" if ignorable else ""
+    return healthy((f"DCGM warns: {told}" if incidents else "no watch of DCGM reports a fault") + note)
 
 
-def _incidents(children: t.Mapping[str, t.Any], place: str) -> t.Iterator[str]:
-    """Yield each watch that reports a fault, with its device and text."""
+class Incident(t.NamedTuple):
+    """One fault in the report: the names from the device down to the fault, Failure or Warning, and its text."""
+
+    names: tuple[str, ...]
+    value: str
+    says: str
+
+    @property
+    def text(self) -> str:
+        """Return the incident in one line."""
+        *place, name = (name for name in self.names if name != "Errors")
+        return f"{' '.join(place)}: {name}: {self.value}" + (f": {self.says}" if self.says else "")
+
+    def of(self, watches: t.Sequence[str]) -> bool:
+        """Return whether it is of one of the watches."""
+        return any(name.lower().startswith(watch.lower()) for name in self.names for watch in watches)
+
+
+def _incidents(children: t.Any, place: tuple[str, ...]) -> t.Iterator[Incident]:
+    """
+    Yield each watch that reports a fault: the innermost values, and a fault that nothing below it explains.
+
+    Raise UnknownError for a report of another form.
+    """
+    if not isinstance(children, dict):
+        raise UnknownError(f"dcgmi prints {tidy(str(children), 60)!r} below {' '.join(place) or 'the report'}")
     for name, node in children.items():
         if not isinstance(node, dict):
             continue
-        below = node.get("children") or {}
-        if not below and place and node.get("value") in _BAD:
-            text = tidy(" ".join(node.get("overflow") or []), 120)
-            yield f"{place}: {name}: {node['value']}" + (f": {text}" if text else "")
-        yield from _incidents(below, place if name == "Errors" else f"{place} {name}".strip())
+        inner = list(_incidents(node.get("children") or {}, (*place, name)))
+        value = node.get("value")
+        if place and value is not None and value not in ("Healthy", *_BAD) and not node.get("children"):
+            raise UnknownError(f"dcgmi reports {tidy(str(value), 40)!r} for {' '.join((*place, name))}")
+        if place and value in _BAD and not inner:
+            yield Incident((*place, name), str(value), tidy(_text(node), 120))
+        yield from inner
+
+
+def _text(node: t.Mapping[str, t.Any]) -> str:
+    """Return the words of a watch, its own or those of its list of errors."""
+    errors = (node.get("children") or {}).get("Errors")
+    overflow = node.get("overflow") or (errors.get("overflow") if isinstance(errors, dict) else None) or []
+    return " ".join(map(str, overflow)) if isinstance(overflow, list) else str(overflow)

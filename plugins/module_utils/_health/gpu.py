@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from . import readings
@@ -40,6 +41,9 @@ THROTTLE_BITS = {
     0x80: "power brake",
     0x100: "display clocks setting",
 }
+# GPUs that share the memory of the machine (a GB10 of a DGX Spark prints [N/A]).
+_SHARED = re.compile(r"\bGB10\b")
+_NONE = re.compile(r"\[?(?:N/A|Not Supported)\]?", re.IGNORECASE)
 
 
 def count(case: Case) -> Finding:
@@ -51,7 +55,24 @@ def count(case: Case) -> Finding:
         if not expected:
             raise
         raise UnhealthyError(f"expected {expected:.10g} GPUs, found none: {exc}") from exc
-    return judge_count(expected, found.gpus, found.warnings)
+    whole = judge_count(expected, found.gpus, found.warnings)
+    slices = case.given("slices")
+    if not slices or whole.status != "healthy":
+        return whole
+    timeout, tool = case.number("timeout_seconds"), case.tool("nvidia-smi")
+    return judge_slices(slices, readings.slices(case.machine, timeout, expected, tool))
+
+
+def judge_slices(expected: dict[str, t.Any], found: dict[str, dict[str, int]]) -> Finding:
+    """Compare the MIG slices by profile with those of the record; I(found) has them by profile and GPU."""
+    missing = []
+    for profile, count in expected.items():
+        have = found.get(profile, {})
+        if sum(have.values()) < count:
+            where = ", ".join(f"GPU {gpu}: {number}" for gpu, number in have.items())
+            missing.append(f"{sum(have.values())} of {profile}" + (f" ({where})" if where else ""))
+    wanted = ", ".join(f"{count} slices {profile}" for profile, count in expected.items())
+    return unhealthy(wanted, listing(missing)) if missing else healthy(wanted, sum(expected.values()))
 
 
 def judge_count(expected: float, found: list[Gpu], warnings: list[str]) -> Finding:
@@ -74,17 +95,28 @@ def model(case: Case) -> Finding:
 
 
 def judge_model(name: str, memory_mib: float, tolerance: float, found: list[Gpu]) -> Finding:
-    """Compare the model with the name from the driver word by word, and the memory with a tolerance."""
+    """
+    Compare the model with the name from the driver word by word, and the memory with a tolerance.
+
+    GPUs that share the memory of the machine have none of their own: their name alone is compared.
+    """
     least = memory_mib * (1 - tolerance / 100)
+    shared = bool(found) and all(
+        _SHARED.search(gpu.row["name"]) and _NONE.fullmatch(gpu.row["memory.total"]) for gpu in found
+    )
 
     def bad(gpu: Gpu) -> str:
+        if not gpu.row["name"]:
+            raise UnknownError(f"{gpu.name}: name is ''")
         parts = gpu.row["name"].lower().replace("-", " ").split()
         if not all(any(word in part for part in parts) for word in name.lower().replace("-", " ").split()):
-            return gpu.row["name"] or "no name"
+            return gpu.row["name"]
+        if shared:
+            return ""
         size = gpu.number("memory.total")
         return "" if size >= least else f"{size:.10g} MiB"
 
-    return each(found, bad, f"{name} with {memory_mib:.10g} MiB")
+    return each(found, bad, f"{name} without memory of its own" if shared else f"{name} with {memory_mib:.10g} MiB")
 
 
 def persistence(case: Case) -> Finding:
@@ -125,7 +157,11 @@ def ecc(case: Case) -> Finding:
 
 
 def judge_ecc(limits: dict[str, float], required: bool, found: list[Gpu]) -> Finding:
-    """Compare each counter with its limit; a GPU in MIG mode shows counters only for its instances."""
+    """
+    Compare each counter with its limit; a GPU in MIG mode shows counters only for its instances.
+
+    A GPU may lack the counters of one memory, but not one of them: the other one would hide its errors.
+    """
     uncounted = []
 
     def bad(gpu: Gpu) -> str:
@@ -135,22 +171,30 @@ def judge_ecc(limits: dict[str, float], required: bool, found: list[Gpu]) -> Fin
             if not required:
                 raise NotApplicableError("ECC is off")
             return "ECC Disabled"
-        over, known = [], 0
-        for name, limit in limits.items():
-            memory, kind, _max = name.split("_")
-            field = f"ecc.errors.{kind}.volatile.{memory}"
-            if not gpu.available(field):
-                continue
-            known += 1
-            value = gpu.number(field)
-            over += [f"{value:.10g} {kind} in {memory.upper()}"] if value > limit else []
-        if not known and not gpu.mig:
-            raise UnknownError(f"{gpu.name}: no ECC counter can be read")
+        over, known, missing = _over(gpu, limits)
+        odd = [f"{field} is {gpu.row.get(field)!r}" for memory, field in missing if memory in known]
+        if not gpu.mig and (not known or (odd and not over)):
+            raise UnknownError(f"{gpu.name}: {listing(odd) or 'no ECC counter can be read'}")
         uncounted.extend([] if known else [gpu.name])
         return " and ".join(over)
 
     words = ", ".join(f"{name.replace('_max', '').replace('_', ' ')} {limit:.10g}" for name, limit in limits.items())
     return each(found, bad, f"ECC Enabled and at most {words}", ("in MIG mode without counters", uncounted))
+
+
+def _over(gpu: Gpu, limits: dict[str, float]) -> tuple[list[str], set[str], list[tuple[str, str]]]:
+    """Return what is over its limit, the memories with a counter, and the absent counters with their memory."""
+    over, known, missing = [], set(), []
+    for name, limit in limits.items():
+        memory, kind, _max = name.split("_")
+        field = f"ecc.errors.{kind}.volatile.{memory}"
+        if not gpu.available(field):
+            missing.append((memory, field))
+            continue
+        known.add(memory)
+        value = gpu.number(field)
+        over += [f"{value:.10g} {kind} in {memory.upper()}"] if value > limit else []
+    return over, known, missing
 
 
 def remap(case: Case) -> Finding:

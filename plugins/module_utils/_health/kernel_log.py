@@ -22,6 +22,7 @@ _PRINTED = re.compile(
     r"(?:<(?P<level>\d+)>)?(?:(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT\S+) \S+ kernel: )?(?:kernel: )?"
     r"(?:\[ *(?P<time>[^\[\]]*)\] ?(?:\[ *[TC]\d+\] ?)?)?(?P<text>.*)"
 )
+_NUL = "\0"  # in a log of UTF-16, and in one that was not written to its end; no message of the kernel has it
 _FACILITY = 3  # bits below the facility
 
 
@@ -32,8 +33,14 @@ class Record(t.NamedTuple):
     text: str
 
 
+def is_kmsg(record: str) -> bool:
+    """Return whether a record has the head that the kernel writes in /dev/kmsg."""
+    return bool(_KMSG.match(record.replace(_NUL, "")))
+
+
 def read(record: str) -> Record:
     """Return a record in the form of /dev/kmsg, of dmesg or of a log file of the kernel."""
+    record = record.replace(_NUL, "")
     kmsg = _KMSG.match(record)
     found = kmsg or _PRINTED.match(record)
     if not found or int(found["level"] or 0) >> _FACILITY:

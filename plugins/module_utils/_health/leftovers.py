@@ -146,9 +146,13 @@ def job_of(path: str) -> str:
 
 
 def _group(text: str) -> str | None:
-    """Return the job in /proc/PID/cgroup; empty without a job group, None if slurmd did not start the process."""
+    """
+    Return the job in /proc/PID/cgroup; empty without a job group, None if slurmd did not start the process.
+
+    Users name groups of their own. Such a name has no line break, but may have others of the characters that end lines.
+    """
     found = None
-    for line in text.splitlines():
+    for line in text.split("\n"):
         match = _SLURM.match(line.split(":", 2)[-1])
         if match:
             found = match["v2"] or match["v1"] or found or ""

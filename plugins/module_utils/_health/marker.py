@@ -25,6 +25,7 @@ _LONGEST = 240
 _LOOK_EVERY = 12  # a healthy node queries Slurm once in this number of runs
 _STATE = re.compile(r"\bState=(\S+)")
 _REASON = re.compile(r"^\s*Reason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?\s*$", re.MULTILINE)
+_WORDS = re.compile(r"[A-Z_+*~#!%$@^-]+")
 _NAME = re.compile(r"[a-z0-9_]+")
 # States in which Slurm itself removes the node or brings it back.
 HANDS_OFF = {
@@ -79,8 +80,8 @@ class MarkError(Exception):
 def node(text: str) -> Node:
     """Parse the output of `scontrol show node`."""
     state, reason = _STATE.search(text), _REASON.search(text)
-    if not state:
-        raise MarkError(f"scontrol shows no state: {tidy(text, 120)!r}")
+    if not state or not _WORDS.fullmatch(state[1]) or not text.endswith("\n"):
+        raise MarkError(f"scontrol shows no state, or is cut: {tidy(text, 120)!r}")
     flags = re.split(r"[+]", state[1].rstrip("*~#!%$@^-"))
     return Node(frozenset(flag.rstrip("*~#!%$@^-") for flag in flags), reason[1].strip() if reason else "")
 

@@ -90,7 +90,8 @@ class Memory:
             self._lock = None
 
     def _take_lock(self, wait: float) -> None:
-        descriptor = os.open(f"{self._directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(f"{self._directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.fchmod(descriptor, 0o600)  # who can read a file can lock it; older releases made it 0644
         end = time.monotonic() + wait
         while True:
             try:

@@ -21,14 +21,15 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report im
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi, NvidiaSmiError
 
 from .process import DONE, MISSING, TIMEOUT
-from .verdict import ExplainedError, NotRunError, UnhealthyError, UnknownError, listing, tidy
+from .verdict import ExplainedError, NotApplicableError, NotRunError, UnhealthyError, UnknownError, listing, tidy
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from .machine import Machine
 
-# Names that drivers from 470 on know; a name that a driver does not know is not queried again.
+# A name that a driver does not know is not queried again. Drivers from 470 on know those up to remapped_rows. The newer
+# names of a group are behind the older ones.
 FIELDS = (
     "index",
     "uuid",
@@ -60,6 +61,12 @@ FIELDS = (
     "remapped_rows.failure",
     "fabric.state",
     "fabric.status",
+    "fabric.health.bandwidth",
+    "fabric.health.route_recovery_in_progress",
+    "fabric.health.route_unhealthy",
+    "fabric.health.access_timeout_recovery",
+    "fabric.health.summary",
+    "fabric.health.incorrect_configuration",
     "gpu_recovery_action",
 )
 # Words of the driver for what a GPU needs: these two are no fault, the next ones are.
@@ -68,6 +75,9 @@ _ACTIONS = ("reset", "reboot", "drain and reset")
 _NEEDED = 4
 REMAP_FIELDS = ("gpu_uuid", "remapped_rows.uncorrectable", "remapped_rows.pending", "remapped_rows.failure")
 
+# Lines of nvidia-smi -L: GPU 0: NVIDIA A100 (UUID: GPU-...), and below it   MIG 1g.10gb  Device  0: (UUID: MIG-...)
+_WHOLE = re.compile(r"GPU (\d+): \S.* \(UUID: GPU-[0-9a-zA-Z-]+\) *")
+_PART = re.compile(r" +MIG ([!-~]+) +Device +\d+: +\(UUID: MIG-[0-9a-zA-Z/-]+\) *")
 _MASK = re.compile(r"0x[0-9a-fA-F]{1,16}")
 
 
@@ -85,8 +95,12 @@ class Gpu:
 
     @property
     def mig(self) -> bool:
-        """Return whether the GPU is in MIG mode."""
-        return values.flag(self.row.get("mig.mode.current", "").strip("[]")) is True
+        """Return whether the GPU is in MIG mode; raise UnknownError for a word that is not known."""
+        text = self.row.get("mig.mode.current")
+        known = values.flag((text or "").strip("[]"))
+        if known is None and not values.is_missing(text):
+            raise UnknownError(f"{self.name}: mig.mode.current is {tidy(text or '', 60)!r}, not a known word")
+        return known is True
 
     @property
     def asleep(self) -> bool:
@@ -102,7 +116,7 @@ class Gpu:
     def number(self, field: str) -> float:
         """Return a numeric field, or raise UnknownError."""
         text = self.row.get(field, "")
-        value = values.number(text)
+        value = values.number(text, field=field)
         if value is None or value < 0:
             kind = "number" if value is None else "count"
             raise UnknownError(f"{self.name}: {field} is {tidy(text, 60)!r}, not a {kind}")
@@ -149,12 +163,31 @@ def gpus(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> Answer:
     with _verdicts(tool):
         table = reader(machine, timeout, tool).query("gpu", FIELDS, _NEEDED)
     # From driver 560 on, a lost GPU has its own line above the rows. The number of rows then shows that it is missing.
-    found = [Gpu(row) for row in table.rows]
-    for field in ("uuid", "pci.bus_id"):
-        seen = [gpu.row[field] for gpu in found]
-        if len(set(seen)) != len(seen):
-            raise UnknownError(f"{tool} names one GPU twice: {listing(seen)}")
-    return Answer(found, table.warnings)
+    return Answer([Gpu(row) for row in table.rows], table.warnings)
+
+
+def slices(machine: Machine, timeout: float, count: float, tool: str = "nvidia-smi") -> dict[str, dict[str, int]]:
+    """Return how many MIG slices of each profile each of the GPUs has. What is not understood or cut is unknown."""
+    with _verdicts(tool):
+        text = reader(machine, timeout, tool).listed()
+    found: dict[str, dict[str, int]] = {}
+    gpus: list[str] = []
+    before = ""
+    for line in filter(str.strip, text.splitlines()):
+        whole, part = _WHOLE.fullmatch(line), _PART.fullmatch(line)
+        if line == before:
+            raise UnknownError(f"{tool} -L printed {tidy(line, 80)!r} twice")
+        before = line
+        if whole:
+            gpus.append(whole[1])
+        elif part and gpus:
+            counts = found.setdefault(part[1], {})
+            counts[gpus[-1]] = counts.get(gpus[-1], 0) + 1
+        else:
+            raise UnknownError(f"{tool} -L printed {tidy(line, 80)!r}")
+    if len(set(gpus)) != count or len(gpus) != count:
+        raise UnknownError(f"{tool} -L printed {len(gpus)} of {count:.10g} GPUs")
+    return found
 
 
 def remapped_rows(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> dict[str, dict[str, str]]:
@@ -172,19 +205,40 @@ def processes(machine: Machine, timeout: float, tool: str = "nvidia-smi") -> lis
 
 
 def links(
-    machine: Machine, timeout: float, tool: str = "nvidia-smi", only: Sequence[int] | None = None
+    machine: Machine, timeout: float, tool: str = "nvidia-smi", whole: Sequence[int] = (), every: bool = True
 ) -> dict[int, dict[int, str]]:
-    """Return the state of each link of the GPUs, a rate or <inactive>."""
-    with _explained(), _verdicts(tool):
-        return {gpu: dict(found) for gpu, found in reader(machine, timeout, tool).nvlink("-s", only).items()}
+    """Return the state of each link of the GPUs, for example a rate or <inactive>."""
+    return {gpu: dict(found) for gpu, found in _nvlink(machine, timeout, tool, "-s", whole, every).items()}
 
 
 def link_errors(
-    machine: Machine, timeout: float, tool: str = "nvidia-smi", only: Sequence[int] | None = None
+    machine: Machine, timeout: float, tool: str = "nvidia-smi", whole: Sequence[int] = (), every: bool = True
 ) -> dict[str, int]:
     """Return the error counters of every link by "GPU n link m name"."""
+    with _verdicts(tool):
+        found = nvlink.errors(_nvlink(machine, timeout, tool, "-e", whole, every))
+    if found and all(value is None for value in found.values()):
+        raise NotApplicableError("no link has error counters: each is N/A")
+    mute = {name.partition(" link ")[0] for name in found} - {
+        name.partition(" link ")[0] for name, value in found.items() if value is not None
+    }
+    if mute:
+        raise UnknownError(
+            f"{listing(sorted(mute))}: every error counter of NVLink is N/A, but not those of other GPUs"
+        )
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _nvlink(
+    machine: Machine, timeout: float, tool: str, option: str, whole: Sequence[int], every: bool
+) -> nvlink.Links:
+    """Return the lines about the links of all GPUs, or only of the whole ones. Each whole GPU must be in the list."""
     with _explained(), _verdicts(tool):
-        return nvlink.errors(reader(machine, timeout, tool).nvlink("-e", only))
+        found = reader(machine, timeout, tool).nvlink(option, None if every else whole)
+    missing = [str(gpu) for gpu in whole if gpu not in found]
+    if missing:
+        raise UnknownError(f"{tool} nvlink {option} does not name GPU {listing(missing)}")
+    return found
 
 
 def reader(machine: Machine, timeout: float, tool: str) -> NvidiaSmi:

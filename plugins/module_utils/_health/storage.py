@@ -111,7 +111,8 @@ def judge_space(blocks_max: float, inodes_max: float, answers: dict[str, Space |
 def parse_mounts(text: str) -> dict[str, Mount]:
     """Return the mounts by path; the last mount on a path hides the others."""
     table = {}
-    for line in text.splitlines():
+    # The kernel escapes line breaks in the names of users, but no other character that ends lines.
+    for line in filter(None, text.split("\n")):
         fields = line.split(" ")
         if len(fields) < 4:
             raise UnknownError(f"/proc/self/mounts holds {line[:80]!r}")

@@ -83,7 +83,7 @@ CHECKS: dict[str, Check] = {
     "munge": Check("services", "munge", {"timeout_seconds": 5, "samples": 2}),
     "slurmd": Check("services", "slurmd", {"timeout_seconds": 5, "samples": 2}),
     "leftovers": Check("leftovers", "check", {"uid_min": 1000, "samples": 2}),
-    "dcgm_health": Check("dcgm", "check", {"group": None, "timeout_seconds": 10}),
+    "dcgm_health": Check("dcgm", "check", {"group": None, "ignored_watches": [], "timeout_seconds": 10}),
     "nhc": Check("site_checks", "check", {"path": None, "timeout_seconds": 15}),
     "host_to_device": Check("throughput", "host_to_device", {"timeout_seconds": 300}),
     "device_to_host": Check("throughput", "device_to_host", {"timeout_seconds": 300}),

@@ -8,9 +8,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import perf_tests
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import CommandMissing
 
 from . import network, readings
@@ -31,8 +34,13 @@ if t.TYPE_CHECKING:
     from .case import Case
 
 _NVBANDWIDTH = {"host_to_device": "host_to_device_memcpy_ce", "device_to_host": "device_to_host_memcpy_ce"}
-_BOUNDS = re.compile(r"^# Out of bounds values : \d+ (OK|FAILED)", re.MULTILINE)
-_COLUMNS = 11
+_FIGURE = re.compile(r"\d+(?:\.\d+)?")
+# Words of DCGM for the result of a test, in lower case, besides those for a failure.
+_PASSED, _ASIDE = ("pass", "passed"), ("skip", "skipped", "not run", "warn", "warning")
+_ERRORS = ("runtime_error", "error", "errors")
+_ROUNDED = 0.01  # the most by which a figure of nvbandwidth differs from the measured one
+_RATE_ROUNDED = 0.01  # of the rate of messages, as a part
+_MOST = 3  # results in a message
 _WRONG_RESULTS = 7  # nccl-tests: bad numbers, or a bandwidth below its own limit
 
 
@@ -51,11 +59,27 @@ def _copies(case: Case, direction: str) -> Finding:
     _alone(case, whole=True)
     test = _NVBANDWIDTH[direction]
     text = _output(case, "nvbandwidth", [case.tool("nvbandwidth"), "-j", "-t", test])
-    return judge_copies(least, copies(text, test))
+    try:
+        gpus = len(case.gpus())
+    except NotRunError:
+        gpus = 0
+    return judge_copies(least, copies(text, test), gpus, case.number("gbps_max"))
 
 
-def copies(text: str, test: str) -> list[float]:
-    """Return the GB/s of each GPU from the JSON output of nvbandwidth."""
+def figure(cell: t.Any) -> float | None:
+    """Return a cell of nvbandwidth in GB/s; None for all that is no plain number, such as N/A."""
+    return float(cell) if _FIGURE.fullmatch(str(cell).strip()) else None
+
+
+def whole(found: list[float | None], total: t.Any) -> list[float | None]:
+    """Return the figures of a test; none if their sum is not the printed one: some are lost, doubled or damaged."""
+    known, printed = [value for value in found if value is not None], figure(total)
+    same = printed is None or len(known) < len(found) or abs(sum(known) - printed) <= _ROUNDED * (len(found) + 1)
+    return found if same else [None] * len(found)
+
+
+def copies(text: str, test: str) -> list[float | None]:
+    """Return the GB/s of each GPU from the JSON output of nvbandwidth; None for one that was not measured."""
     try:
         report = json.loads(text[text.index("{") :])["nvbandwidth"]
         if "error" in report:
@@ -63,35 +87,43 @@ def copies(text: str, test: str) -> list[float]:
         case = next(case for case in report["testcases"] if case["name"] == test)
         if case["status"] != "Passed":
             raise UnknownError(f"nvbandwidth: {test} is {tidy(case['status'], 60)}")
-        cells = [cell for row in case["bandwidth_matrix"] for cell in row]
-        return [float(cell) for cell in cells if cell != "N/A"]
+        return whole([figure(cell) for row in case["bandwidth_matrix"] for cell in row], case.get("sum"))
     except (KeyError, TypeError, ValueError, StopIteration, AttributeError) as exc:
         raise UnknownError(f"nvbandwidth printed no result of {test}: {tidy(text, 120)!r}") from exc
 
 
-def judge_copies(least: float, found: list[float]) -> Finding:
-    """Compare the slowest GPU, which a sum or a mean would hide."""
-    if not found:
+def judge_copies(
+    least: float, found: t.Sequence[float | None], gpus: int = 0, most: float = record.FASTEST_COPY
+) -> Finding:
+    """
+    Compare the slowest GPU, which a sum or a mean would hide. I(gpus) is how many the node shows; 0: not known.
+
+    A figure above I(most) GB/s is no measurement.
+    """
+    known = {index: value for index, value in enumerate(found) if value is not None}
+    slow = [f"GPU {index} {value:.10g}" for index, value in known.items() if not value >= least]
+    if slow:
+        return unhealthy(f"at least {least:.10g} GB/s per GPU", listing(slow))
+    if not known:
         raise UnknownError("nvbandwidth measured no GPU")
-    slow = [f"GPU {index} {value:.10g}" for index, value in enumerate(found) if not value >= least]
-    words = f"at least {least:.10g} GB/s per GPU"
-    return (
-        unhealthy(words, listing(slow))
-        if slow
-        else healthy(f"{min(found):.10g} GB/s at the slowest of {len(found)} GPUs", found)
-    )
+    _refuse_impossible(max(known.values()), most)
+    if len(known) < max(gpus, len(found)):
+        raise UnknownError(f"nvbandwidth measured {len(known)} of {max(gpus, len(found))} GPUs")
+    return healthy(f"{min(known.values()):.10g} GB/s at the slowest of {len(known)} GPUs", list(known.values()))
 
 
 def allreduce(case: Case) -> Finding:
     """Measure the NCCL all-reduce of all GPUs of the node without a topology file, which can break jobs on one node."""
-    least, size = case.number("gbps_min"), int(case.number("message_gib"))
+    least, most, size = case.number("gbps_min"), case.number("gbps_max"), int(case.number("message_gib"))
     gpus = int(case.number("gpus"))
+    if gpus == 1:
+        raise NotApplicableError("not measured: one GPU")
     _alone(case, whole=True)
     argv = [case.tool("all_reduce_perf"), "-g", str(gpus), "-b", f"{size}G", "-e", f"{size}G", "-n", "20", "-c", "1"]
     result = case.machine.run(argv, case.number("timeout_seconds"), "", {"NCCL_TOPO_FILE": "", "NCCL_IB_DISABLE": "1"})
     if result.state == DONE and result.rc == _WRONG_RESULTS:
         return unhealthy("right results", "wrong results of all_reduce_perf")
-    return judge_allreduce(least, busbw(_checked(case, "all_reduce_perf", result), size << 30))
+    return judge_allreduce(least, busbw(_checked(case, "all_reduce_perf", result), size << 30), most)
 
 
 def busbw(text: str, size: float = 0) -> float:
@@ -100,32 +132,30 @@ def busbw(text: str, size: float = 0) -> float:
 
     A smaller size is always slower, so a table that ends below I(size) bytes (not enough memory) proves nothing.
     """
-    verdict = _BOUNDS.search(text)
-    rows = [row for row in map(_row, text.splitlines()) if row]
-    if not verdict or not rows:
+    report = perf_tests.parse(text)
+    if report.out_of_bounds_ok is None or not report.rows or (report.average is None and report.out_of_bounds_ok):
         raise UnknownError("all_reduce_perf printed no complete table")
-    if verdict[1] != "OK":
+    if not report.out_of_bounds_ok:
         raise UnhealthyError("expected right results, found wrong ones (out of bounds values)")
-    largest, value = max(rows)
-    if largest < size:
+    fault = perf_tests.average_differs(report)
+    if fault:
+        raise UnknownError(f"all_reduce_perf: {fault}")
+    largest = report.largest or 0
+    if size and not size <= largest < 2 * size:
         raise UnknownError(f"all_reduce_perf measured {largest:.0f} bytes at most, not {size:.0f}")
-    return value
+    return max(max(row.out_of_place.busbw, row.in_place.busbw) for row in report.rows if row.size == largest)
 
 
-def _row(line: str) -> tuple[float, float] | None:
-    cells = line.split()
-    if len(cells) < _COLUMNS or not cells[0].isdigit():
-        return None
-    try:  # indexes count from the right, because the left columns differ between versions
-        return float(cells[0]), max(float(cells[-6]), float(cells[-2]))
-    except ValueError:
-        return None
-
-
-def judge_allreduce(least: float, found: float) -> Finding:
-    """Compare the bandwidth with its limit."""
+def judge_allreduce(least: float, found: float, most: float = record.FASTEST_BUS) -> Finding:
+    """Compare the bandwidth with its limit. A figure above I(most) GB/s is no measurement."""
+    _refuse_impossible(found, most)
     words = f"a bus bandwidth of at least {least:.10g} GB/s"
     return healthy(f"{found:.10g} GB/s", found) if found >= least else unhealthy(words, f"{found:.10g} GB/s")
+
+
+def _refuse_impossible(found: float, most: float) -> None:
+    if not found <= most:
+        raise UnknownError(f"{found:.10g} GB/s is no measurement: at most {most:.4g} GB/s is possible")
 
 
 def infiniband(case: Case) -> Finding:
@@ -172,10 +202,13 @@ def average(text: str) -> float:
     for line in reversed(text.splitlines()):
         cells = line.split()
         if len(cells) >= 5 and cells[0].isdigit() and cells[1].isdigit():
-            try:
-                return float(cells[3])
-            except ValueError:
+            found, rate = figure(cells[3]), figure(cells[4])
+            if found is None or rate is None:
                 break
+            # The last cell is millions of messages per second: the same bandwidth in another unit.
+            if not math.isclose(found, rate * int(cells[0]) * 8 / 1000, rel_tol=_RATE_ROUNDED):
+                raise UnknownError(f"ib_write_bw contradicts itself: {tidy(line, 120)!r}")
+            return found
     raise UnknownError(f"ib_write_bw printed no result: {tidy(text, 120)!r}")
 
 
@@ -189,28 +222,69 @@ def dcgm(case: Case) -> Finding:
 
 
 def judge_dcgm(level: int, text: str) -> Finding:
-    """Find failed tests anywhere in the report; at least one test must have passed."""
+    """
+    Find failed tests anywhere in the report.
+
+    At least one test must have passed. A result with another word, such as that of an ended program, is no verdict.
+    """
     try:
         report = json.loads(text[text.index("{") :])
     except ValueError as exc:
         raise UnknownError(f"dcgmi printed no report: {tidy(text, 120)!r}") from exc
-    found = list(_results(report, "diag"))
-    failed = [name for name, status in found if status.lower() in ("fail", "failed")]
+    found = list(diagnosis(report))
+    failed, warned = _texts(found, "fail", "failed"), _texts(found, "warn", "warning")
     if failed:
-        return unhealthy(f"DCGM level {level} passed", f"failed: {listing(sorted(set(failed)))}")
-    if not any(status.lower() in ("pass", "passed") for _name, status in found):
-        raise UnknownError("dcgmi reports no test that passed")
-    return healthy(f"DCGM level {level} passed")
+        return unhealthy(f"DCGM level {level} passed", f"failed: {listing(sorted(set(failed)), _MOST)}")
+    others = list(dict.fromkeys(f"{one.text} ({one.status})" for one in found if one.status not in _PASSED))
+    if not all(one.status in (*_PASSED, *_ASIDE) for one in found):
+        raise UnknownError(f"dcgmi reports {listing(others, _MOST)}")
+    if not _texts(found, *_PASSED):
+        raise UnknownError(f"dcgmi reports no test that passed: {listing(others, _MOST) or 'it names none'}")
+    return healthy(f"DCGM level {level} passed" + (f"; warns: {listing(warned, _MOST)}" if warned else ""))
 
 
-def _results(node: t.Any, name: str) -> t.Iterator[tuple[str, str]]:
+def _texts(found: t.Iterable[Tested], *statuses: str) -> list[str]:
+    return [one.text for one in found if one.status in statuses]
+
+
+class Tested(t.NamedTuple):
+    """One result of the diagnostics of DCGM: the status in lower case, and the test with its device and reason."""
+
+    status: str
+    text: str
+
+
+def diagnosis(node: t.Any, name: str = "diag") -> t.Iterator[Tested]:
+    """Yield every result in a report of C(dcgmi diag), at any depth. An error of the whole report is a result, too."""
     if isinstance(node, dict):
         name = str(node.get("name") or node.get("category") or name)
-        if isinstance(node.get("status"), str):
-            yield name, node["status"]
+        faulty = "error" if any(node.get(key) for key in _ERRORS) else None
+        status = node.get("status") or ("missing" if "status" in node else faulty)
+        if isinstance(status, str):
+            yield Tested(status.lower(), ": ".join(filter(None, [name, _device(node), _why(node)])))
+        results = node.get("results")
+        if isinstance(results, list) and not all(isinstance(one, dict) and "status" in one for one in results):
+            yield Tested("missing", name)
     children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     for child in children:
-        yield from _results(child, name)
+        yield from diagnosis(child, name)
+
+
+def _device(node: t.Mapping[str, t.Any]) -> str:
+    number = next((node[key] for key in ("gpu_id", "entity_id", "gpu_ids") if node.get(key) is not None), None)
+    return "" if number is None else f"{node.get('entity_group') or 'GPU'} {tidy(str(number), 40)}"
+
+
+def _why(node: t.Mapping[str, t.Any]) -> str:
+    """Return the first reason: a text, or a list of texts or of mappings with a text (DCGM 2 to 4)."""
+    for key in (*_ERRORS, "warnings", "info"):
+        told = node.get(key)
+        first = (told[0] if told else "") if isinstance(told, list) else told
+        if isinstance(first, dict):
+            first = first.get("warning") or first.get("message") or first.get("info")
+        if first and isinstance(first, str):
+            return tidy(first, 80)
+    return ""
 
 
 def _alone(case: Case, whole: bool = False) -> None:

@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from . import kernel_log
-from .verdict import Finding, UnknownError, healthy, listing, unhealthy
+from .verdict import Finding, UnknownError, healthy, listing, tidy, unhealthy, unknown
 
 if t.TYPE_CHECKING:
     from .case import Case
@@ -28,7 +28,7 @@ _FATAL = re.compile(r"\bFatal\b")
 _NONFATAL = re.compile(r"\bNon-?fatal\b", re.IGNORECASE)
 # The driver demands something, and takes it back with the action None.
 RECOVERY = 154
-_ACTION = re.compile(r"GPU recovery action changed from .* to 0x[0-9a-fA-F]+ \(([^()]+)\)\s*$")
+_ACTION = re.compile(r"GPU recovery action changed from .* to 0x[0-9a-fA-F]+ \(([A-Za-z0-9 ]+)\)\s*$")
 _NO_ACTION = "none"
 _NO_DEMAND = (_NO_ACTION, "drain p2p")
 # Demands without an Xid. Each is longer than the name of a process.
@@ -37,6 +37,16 @@ _DEMAND = re.compile(
     r"(NV_ERR_RESET_REQUIRED|requiring \w+ reboot|RmInitAdapter failed)"
 )
 DEMAND = "driver:"
+# The begin of an event, longer than the name of a process, in a line that is not understood. NVSwitch writes more lines
+# about an event.
+_EVENT = re.compile(
+    r"NVRM: (?:GPU at PCI:\S+: )?Xid \((?:PCI:[0-9a-fA-F]|[0-9a-fA-F]{4,8}:[0-9a-fA-F])|nvidia-nvswitch\d*: SXid\b"
+)
+_MORE = re.compile(rf"nvidia-nvswitch\d*: SXid \(PCI:{_ADDRESS}\): \d+, (?:Severity|Data)\b", re.IGNORECASE)
+_CHANGED = re.compile(r"GPU re|recovery|action changed|changed from")
+_HEAD = re.compile(r"[^\s;]{1,60};")
+UNREADABLE = "unreadable:"
+_LONGEST = 120
 
 
 class Event(t.NamedTuple):
@@ -44,18 +54,25 @@ class Event(t.NamedTuple):
 
     device: str
     number: int
-    kind: str  # Xid, Xid-non-fatal, SXid, SXid-non-fatal or driver:
+    kind: str  # Xid, Xid-non-fatal, SXid, SXid-non-fatal, driver: or unreadable:
     says: str = ""  # the demanded action, or the words of a line without a number
 
     def key(self) -> str:
         """Return the event as stored in the memory."""
         on = f" on {self.device}" if self.device else ""
-        return f"{self.kind} {self.says if self.kind == DEMAND else self.number}{on}"
+        return f"{self.kind} {self.number if self.numbered else self.says}{on}"
+
+    @property
+    def numbered(self) -> bool:
+        """Return whether the event has a number."""
+        return self.kind not in (DEMAND, UNREADABLE)
 
     @property
     def demands(self) -> bool:
         """Return whether the driver demands a reset or a reboot."""
-        return self.kind == DEMAND or bool(self.says and not self.says.lower().startswith(_NO_DEMAND))
+        if not self.numbered:
+            return self.kind == DEMAND
+        return bool(self.says and not self.says.lower().startswith(_NO_DEMAND))
 
 
 def events(lines: t.Iterable[str], since: float = 0.0) -> list[Event]:
@@ -63,7 +80,7 @@ def events(lines: t.Iterable[str], since: float = 0.0) -> list[Event]:
     found = []
     for line in lines:
         record = kernel_log.read(line)
-        event = _event(record.text)
+        event = _event(record.text) or _headless(line)
         if event and record.seconds >= since:
             found.append(event)
     return found
@@ -74,7 +91,7 @@ def standing(found: t.Iterable[Event]) -> list[Event]:
     last: dict[str, Event] = {}
     rest = []
     for event in found:
-        if event.says and event.kind != DEMAND:
+        if event.says and event.numbered:
             last[event.device] = event
         else:
             rest.append(event)
@@ -123,6 +140,9 @@ def judge(
     seen = [*seen, *(f"{event.key()} ({event.says})" for event in actions if event not in demanded)]
     if faults:
         return unhealthy("no fatal Xid since boot", listing(faults), keep)
+    unclear = [key for key in seen if key.startswith(UNREADABLE)]
+    if unclear:
+        return unknown(f"the kernel log has events that are not understood: {listing(unclear)}", keep)
     note = f"; seen without being a fault: {listing(seen)}" if seen else ""
     return healthy(f"no fatal Xid since boot{note}", keep=keep)
 
@@ -136,18 +156,32 @@ def _event(text: str) -> Event | None:
     """Return the event of a message of the kernel, which begins with the words of the driver."""
     xid = _XID.match(text)
     if xid:
-        return _xid(xid[1], int(xid[2]), xid[3] or "")
+        return _xid(xid[1], int(xid[2]), xid[3] or "") or _unreadable(text)
     sxid = _SXID.match(text)
     if sxid:
         return Event(sxid[1], int(sxid[2]), "SXid" if sxid[3].lower() == "fatal" else "SXid-non-fatal")
+    if _EVENT.match(text) and not _MORE.match(text):
+        return _unreadable(text)
     demand = _DEMAND.match(text)
     return Event(demand[1] or "", 0, DEMAND, demand[2]) if demand else None
 
 
-def _xid(device: str, number: int, rest: str) -> Event:
-    """Return an Xid with what its text decides."""
+def _unreadable(text: str) -> Event:
+    return Event("", 0, UNREADABLE, tidy(text, _LONGEST))
+
+
+def _headless(line: str) -> Event | None:
+    """Return an event whose record has not the head that the kernel writes in /dev/kmsg, but one of its form."""
+    head = None if kernel_log.is_kmsg(line) else _HEAD.match(line)
+    return _unreadable(line) if head and _EVENT.match(line, head.end()) else None
+
+
+def _xid(device: str, number: int, rest: str) -> Event | None:
+    """Return an Xid with what its text decides, or None for a recovery action that is not understood."""
     if number == RECOVERY:
         action = _ACTION.search(rest)
+        if not action and _CHANGED.search(rest):
+            return None
         return Event(device, number, "Xid", action[1].strip() if action else "")
     if number in _NVLINK5 and _NONFATAL.search(rest) and not _FATAL.search(rest):
         return Event(device, number, "Xid-non-fatal")

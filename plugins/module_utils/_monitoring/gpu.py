@@ -46,6 +46,15 @@ SERIES: dict[str, tuple[str, ...]] = {
     "DCGM_FI_DEV_ROW_REMAP_PENDING": ("remapped_rows.pending",),
     "DCGM_FI_DEV_ROW_REMAP_FAILURE": ("remapped_rows.failure",),
 }
+# DCGM's exporter of the site, and the port that its figures come from, as /proc/net/tcp has it.
+DCGM = "http://127.0.0.1:9400/metrics"
+_LISTENS = re.compile(r"^ *\d+: [0-9A-F]+:24B8 [0-9A-F]+:0000 0A \S+ \S+ \S+ +(\d+) ", re.MULTILINE)
+_LINE = re.compile(r'(DCGM_\w+)\{((?:\w+="(?:[^"\\]|\\.)*",?)*)\} (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?: \d+)?')
+_INDEX = re.compile("[0-9]{1,4}")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+# Names of DCGM 4 for older ones.
+_RENAMED = {"DCGM_FI_DEV_CLOCKS_EVENT_REASONS": "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"}
+_USERS = 1000  # the first ID of a user, who can listen on this port, too
 FIELDS = (*_IDENTITY, *(field for fields in SERIES.values() for field in fields))
 
 
@@ -53,6 +62,41 @@ def samples(smi: NvidiaSmi, host: Host) -> list[Sample]:
     """Return the figures of all GPUs. A figure that a GPU does not have is missing, never 0."""
     found = smi.query("gpu", FIELDS, needed=len(_IDENTITY))
     return [one for row in found.rows for one in _gpu(row, _minor(row["pci.bus_id"], host))]
+
+
+def dcgm_runs(host: Host) -> bool:
+    """Return whether DCGM's port is open on this machine, by programs of the system and by no user."""
+    uids = [int(uid) for table in ("tcp", "tcp6") for uid in _LISTENS.findall(host.read(f"/proc/net/{table}"))]
+    return bool(uids) and all(uid < _USERS for uid in uids)
+
+
+def dcgm(page: str) -> list[Sample]:
+    """Return the figures of DCGM's exporter. Raise ValueError for a page without one, or with an unreadable one."""
+    lines = [line for line in page.splitlines() if "DCGM_" in line and not line.startswith("#")]
+    found = []
+    for line in lines:
+        match = _LINE.fullmatch(line)
+        if not match:
+            raise ValueError(f"DCGM's exporter printed {line[:200]!r}")
+        labels = {name: re.sub(r"\\(.)", _unescaped, text) for name, text in _LABEL.findall(match[2])}
+        if not _INDEX.fullmatch(labels.get("gpu", "0")):
+            raise ValueError(f"DCGM's exporter printed the GPU {labels['gpu'][:60]!r}")
+        found.append(Sample(match[1], labels, float(match[3])))
+    if not found:
+        raise ValueError("DCGM's exporter has no figure")
+    if not page.endswith("\n"):
+        raise ValueError(f"DCGM's exporter printed a page that is cut: {page[-60:]!r}")
+    return found
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return "\n" if match[1] == "n" else match[1]
+
+
+def filled(given: list[Sample], ours: list[Sample]) -> list[Sample]:
+    """Return the figures of DCGM, and those of ours that DCGM does not have for that GPU."""
+    has = {(_RENAMED.get(one.name, one.name), one.labels.get("UUID")) for one in given}
+    return [*given, *(one for one in ours if (one.name, one.labels["UUID"]) not in has)]
 
 
 def _gpu(row: dict[str, str], minor: str) -> t.Iterator[Sample]:
@@ -64,21 +108,21 @@ def _gpu(row: dict[str, str], minor: str) -> t.Iterator[Sample]:
         "pci_bus_id": row["pci.bus_id"],
     }
     for name, fields in SERIES.items():
-        cells = [_number(row.get(field)) for field in fields]
+        cells = [_number(field, row.get(field)) for field in fields]
         known = [cell for cell in cells if cell is not None]
         if len(known) == len(cells):
-            yield Sample(name, labels, sum(known))
+            yield sample(name, sum(known), **labels)
 
 
-def _number(cell: str | None) -> float | None:
-    """Return a cell as a number: a count, a bit mask, or 1 and 0 for Yes and No."""
-    if cell is not None and _MASK.fullmatch(cell):
-        return int(cell, 16)
-    value = values.number(cell)
-    if value is not None:
-        return value
-    known = values.flag((cell or "").strip("[]"))
-    return None if known is None else float(known)
+def _number(field: str, cell: str | None) -> float | None:
+    """Return a cell in the form of its field as a number: a bit mask, 1 and 0 for Yes and No, or a count."""
+    if field.endswith(".active"):
+        return int(cell, 16) if cell is not None and _MASK.fullmatch(cell) else None
+    value = values.number(cell, field=field)
+    if value is None and field.endswith((".pending", ".failure")):
+        known = values.flag((cell or "").strip("[]"))
+        return None if known is None else float(known)
+    return value
 
 
 def _minor(bus_id: str, host: Host) -> str:

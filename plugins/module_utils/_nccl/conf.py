@@ -4,7 +4,7 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Write and check the file nccl.conf by NCCL's strict grammar.
+Write, read and check the file nccl.conf by NCCL's strict grammar.
 
 A whole line is NAME=value, without export, spaces around the equals sign, quotes, or a comment at the end. NCCL uses
 the value literally, so a quote or a carriage return becomes a part of it.
@@ -33,6 +33,12 @@ def render(settings: dict[str, t.Any]) -> str:
     if wrong:
         raise ValueError("; ".join(wrong))
     return "".join(f"{name}={value}\n" for name, value in sorted(settings.items()))
+
+
+def read(text: str) -> dict[str, str]:
+    """Return the settings of a file. NCCL takes the first line of a name."""
+    lines = [line.partition("=") for line in text.split("\n") if "=" in line and not line.startswith("#")]
+    return {name: value for name, _equals, value in reversed(lines)}
 
 
 def _setting(name: str, value: t.Any) -> list[str]:

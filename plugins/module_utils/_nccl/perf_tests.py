@@ -13,36 +13,68 @@ size.
 
 from __future__ import annotations
 
+import collections
 import json
+import math
 import re
 import statistics
 import typing as t
 
-# mpirun --tag-output, srun --label and plain indentation
-_PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\]<std(?:out|err)>:|\d+:\s)?\s*")
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import output
+
+# What launchers write before a line, in any order and number: time stamps; [1,0], [prterun-n1-1234@1,0], [n1:77] and
+# <stdout>: of mpirun and prterun; [0] of mpich; [default0]: of torchrun; 0: of srun --label; n1: and rank0: of others;
+# "n1 slurmd[77]:" of syslog; seconds or milliseconds since the epoch.
+_PREFIX = re.compile(
+    r"""^\s*(?:(?:
+      \[[^\]]{1,100}\]:? | <std(?:out|err)>:? | \d+:(?=\s)
+      | [A-Z][a-z]{2}\s+[A-Z][a-z]{2}\s+\d+\s+\d\d:\d\d:\d\d\s+\d{4} | [A-Z][a-z]{2}\s+\d+\s+\d\d:\d\d:\d\d
+      | \d{10}\.\d{1,9}:?(?=\s) | \d{10}(?:\d{3})?:?(?=\s+(?:\#|\d+\s+\d+\s+[a-z]))
+      | [\w.-]+:(?=\s+(?:\d{10}\S*\s+)?(?:\#|\d+\s+\d+\s+[a-z])) | [\w.-]+\s+[\w./-]+\[\d+\]:(?=\s)
+      | (?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?:?
+    )\s*)*""",
+    re.VERBOSE,
+)
 _BYTES = re.compile(r"^(\d+(?:\.\d+)?)([KMG]?)B?$", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _ROW = re.compile(r"^(\d+)\s+(\d+)\s+([a-z]\w*)\s+(.*)$")
 _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S*\s*$")
 _NUMBER = re.compile(r"^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$")
+_ROOT = re.compile(r"^-?\d{1,9}$")
+_FIGURE = re.compile(r"^\d+(?:\.\d+)?(?:e[+-]?\d+)?$")
 _TOUCHING = re.compile(r"\d+\.\d\d(?=\d)")
 _BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\S+)\s*(OK|FAILED)?")
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)\s*(OK|FAILED)?")
-_RANK = re.compile(r"#\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)\s+\[(\S+)\]\s+(.*)$")
-_VERSION = re.compile(r"#\s*(?:nccl-tests|gpucluster-mpi) version\s+([\w.]+)(?:.*nccl-library=(\d+))?")
+_RANK = re.compile(
+    r"#\s*Rank\s+(?P<rank>\d+)\s+(?:Group\s+\d+\s+)?Pid\s+(?P<pid>\d+)\s+on\s+(?P<host>\S+)"
+    r"\s+device\s+(?P<device>\d+)\s+\[(?P<bus>\S+)\]\s+(?P<name>.*)$"
+)
+_VERSION = re.compile(r"#\s*(?:nccl-tests|gpucluster-mpi) version\s+([\w.]+)(?:.*nccl-library=(\d{4,6})\b)?")
+_RANKS = re.compile(r"#\s*Rank\b")
+# A line like a row: a type of NCCL, and this many cells, most of which are numbers or which begin as those of a row.
+_TYPE = re.compile(r"(?P<begin>\d\s+\d+)?\s(?:u?int\d+|half|float|double|bfloat16|fp8\w*|f8\w*)\s")
+_FEWEST_CELLS = 10
+# Each program prints it once; with MPI, only its first rank does.
+_HEAD = re.compile(r"#\s*nThread\s+(\d+)(?:\s+nGpus\s+(\d+))?")
 _REDUCED = re.compile(r"#\s*Reducing maxBytes to (\d+)")
 _ERROR = re.compile(r"(?:Test (?:NCCL|CUDA|MPI) failure|: Test failure|srun: error:|slurmstepd: error:|NCCL WARN)")
+
+# The most by which the mean of figures with two decimals, and an average with six digits, differ from the true one.
+_ROUNDED = 0.01
+_SIXTH_DIGIT = 1e-5
+_MOST = 1e15  # above each size, time and bandwidth
+_FEWEST = 2  # steps between sizes that show how they grow
 
 _EXIT = {
     0: "no error",
     1: "internal error",
-    2: "CUDA error (or wrong arguments)",
     3: "NCCL error",
     4: "timeout",
     5: "not implemented, or more GPUs asked for than there are",
     6: "invalid usage",
     7: "wrong results, or the bandwidth below NCCL_TESTS_MIN_BW",
     124: "stopped because it took too long",
+    127: "command or library not found",
 }
 
 
@@ -82,6 +114,10 @@ class Report(t.NamedTuple):
     reduced_to: int | None
     errors: list[str]
     complete: bool
+    said: str = ""  # the line that says why it failed, if it did
+    programs: int = 1  # that have the same ranks, so that each ran alone
+    each: int = 1  # ranks of a process
+    odd: str = ""  # the first line that is like a row or a rank, and cannot be read
 
     @property
     def largest(self) -> int | None:
@@ -106,12 +142,14 @@ def parse(text: str) -> Report:
     bounds, bounds_ok = _summary(lines, _BOUNDS)
     average, average_ok = _summary(lines, _AVERAGE)
     rows = [row for row in map(_row, lines) if row]
+    ranks = [match for match in map(_RANK.search, lines) if match]
     version = next(filter(None, map(_VERSION.search, lines)), None)
+    heads = list(filter(None, map(_HEAD.match, lines)))
     reduced = next(filter(None, map(_REDUCED.search, lines)), None)
     return Report(
         version=version and version.group(1),
         nccl=version and version.group(2) and nccl_version(int(version.group(2))),
-        ranks=[_rank(match) for match in map(_RANK.search, lines) if match],
+        ranks=[_rank(match) for match in ranks],
         rows=rows,
         checked=any(side.wrong is not None for row in rows for side in (row.out_of_place, row.in_place)),
         out_of_bounds=bounds,
@@ -121,15 +159,22 @@ def parse(text: str) -> Report:
         reduced_to=reduced and int(reduced.group(1)),
         errors=[line.strip() for line in lines if _ERROR.search(line)],
         complete=bool(rows) and bounds is not None and average is not None,
+        said=output.cause("\n".join(lines)),
+        programs=max(_programs(ranks), len(heads)),
+        each=max(1, int(heads[0][1]) * int(heads[0][2] or 1)) if heads else 1,
+        odd=next(filter(_odd, lines), ""),
     )
 
 
 def parse_json(text: str) -> Report:
     """Return the report of a file written with C(-J). Never read its environment, which may contain secrets."""
     try:
-        data = json.loads(text)
-    except ValueError:
+        return _json_report(json.loads(text))
+    except (ValueError, LookupError, TypeError, AttributeError):
         return parse("")._replace(errors=["the JSON file is cut or damaged"])
+
+
+def _json_report(data: dict[str, t.Any]) -> Report:
     bounds = data.get("out_of_bounds") or {}
     average = data.get("average_bus_bandwidth") or {}
     rows = [_json_row(item) for item in data.get("results") or []]
@@ -143,9 +188,9 @@ def parse_json(text: str) -> Report:
         ],
         rows=rows,
         checked=bool(data.get("config", {}).get("validation")) and bool(rows),
-        out_of_bounds=bounds.get("count"),
+        out_of_bounds=_known(bounds.get("count")),
         out_of_bounds_ok=_word(bounds.get("okay")),
-        average=average.get("bandwidth"),
+        average=_known(average.get("bandwidth")),
         average_ok=_word(average.get("okay")),
         reduced_to=None,
         errors=[line for line in data.get("errors") or [] if line],
@@ -155,13 +200,72 @@ def parse_json(text: str) -> Report:
 
 def problem(report: Report, code: int = 0) -> str | None:
     """Return why a run is not a valid measurement, or None if it is."""
-    if report.out_of_bounds_ok is False:
-        return f"wrong results: {report.out_of_bounds:g} values out of bounds"
+    if report.out_of_bounds_ok is False or report.out_of_bounds:
+        return f"wrong results: {report.out_of_bounds or 0:g} values out of bounds"
     if report.average_ok is False:
         return "the program itself found the average below NCCL_TESTS_MIN_BW"
+    if report.programs > 1:
+        return (
+            f"{report.programs} programs ran, each alone: every one has a rank 0. The program was built without MPI "
+            "(nccl-tests: make MPI=1), or started without it (mpi of srun)"
+        )
     if code != 0 or not report.complete:
         return _failure(report, code)
-    return None
+    return damage(report)
+
+
+def damage(report: Report) -> str | None:
+    """
+    Return why a complete table is not the one that the program printed, or None if it is.
+
+    The printed average is the mean of all cells, the sizes grow by one factor or step, and no two rows are equal.
+    """
+    twice = [row.size for row, count in collections.Counter(report.rows).items() if count > 1]
+    if twice:
+        return f"the row of {twice[0]} bytes is there twice"
+    numbers = sorted(rank["rank"] for rank in report.ranks)
+    whole = numbers == list(range(len(numbers))) and len(numbers) % report.each == 0
+    lost = "" if whole else f"the ranks {numbers[:20]} are listed, not each from 0 on"
+    return average_differs(report) or lost or _gap([row.size for row in report.rows if row.size])
+
+
+def average_differs(report: Report) -> str | None:
+    """Return a message if a row cannot be read, or the printed average is not the mean of the rows, or None."""
+    if report.odd:
+        return f"rows are lost, doubled or damaged: {report.odd.strip()[:120]!r} is not understood"
+    cells = [side.busbw for row in report.rows for side in (row.out_of_place, row.in_place)]
+    mean = statistics.mean(cells) if cells else 0.0
+    if report.average is None or abs(report.average - mean) <= _ROUNDED + _SIXTH_DIGIT * report.average:
+        return None
+    return (
+        f"the printed average is {report.average:g} GB/s, but the mean of the {len(report.rows)} rows is {mean:.6g}: "
+        "rows are lost, doubled or damaged"
+    )
+
+
+def _gap(sizes: list[int]) -> str | None:
+    """
+    Return a message if sizes are missing, or None.
+
+    Sizes grow by one factor or by one step, and begin again for each type and repetition. Some programs round small
+    sizes down, so a factor is another only from its power of 1.5 on.
+    """
+    runs: list[list[int]] = []
+    for size in sizes:
+        if runs and size > runs[-1][-1]:
+            runs[-1].append(size)
+        else:
+            runs.append([size])
+    if any(run != runs[0] for run in runs):
+        return "the rows are not the same sizes in the same order for each type and repetition"
+    pairs = list(zip(sizes, sizes[1 : len(runs[0])])) if runs else []
+    if len(pairs) < _FEWEST:
+        return None
+    steps, factors = [other - one for one, other in pairs], [math.log(other / one) for one, other in pairs]
+    # With a factor, no step is there twice.
+    growth = steps if max(collections.Counter(steps).values()) * 2 > len(steps) else factors
+    far = [pair for pair, grown in zip(pairs, growth) if grown > 1.5 * statistics.median_low(growth)]
+    return f"rows are missing between {far[0][0]} and {far[0][1]} bytes" if far else None
 
 
 def too_small(report: Report, smallest: str, largest: str, factor: float) -> str | None:
@@ -190,8 +294,8 @@ def _bytes(text: str) -> float:
 
 def _failure(report: Report, code: int) -> str:
     """Return why a run ended early."""
-    if report.errors:
-        return f"{exit_meaning(code)}: {report.errors[0]}"
+    if report.errors or (code and report.said):
+        return f"{exit_meaning(code)}: {report.said or report.errors[0]}"
     if not report.rows:
         return f"no measurement in the output ({exit_meaning(code)})"
     if not report.complete:
@@ -217,12 +321,18 @@ def _summary(lines: list[str], pattern: re.Pattern[str]) -> tuple[float | None, 
 def _rank(match: re.Match[str]) -> dict[str, t.Any]:
     """Return one line of the device list."""
     return {
-        "rank": int(match.group(1)),
-        "host": match.group(2),
-        "device": int(match.group(3)),
-        "bus": match.group(4),
-        "name": match.group(5).strip(),
+        "rank": int(match["rank"]),
+        "host": match["host"],
+        "device": int(match["device"]),
+        "bus": match["bus"],
+        "name": match["name"].strip(),
     }
+
+
+def _programs(ranks: list[re.Match[str]]) -> int:
+    """Return how many processes have the same rank."""
+    places = {(match["rank"], match["host"], match["pid"]) for match in ranks}
+    return max(collections.Counter(rank for rank, _host, _pid in places).values(), default=1)
 
 
 def _row(line: str) -> Row | None:
@@ -241,6 +351,18 @@ def _row(line: str) -> Row | None:
     return None
 
 
+def _odd(line: str) -> bool:
+    """Return whether a line is like a row of the table or a rank, but cannot be read."""
+    if _RANKS.search(line):
+        return not _RANK.search(line)
+    found, cells = _TYPE.search(line), line.split()
+    if not found or len(cells) < _FEWEST_CELLS or "#" in line:
+        return False
+    # In prose, such as that of MPI, half and double are words.
+    numbers = sum(cell.lstrip("-")[:1].isdigit() for cell in cells)
+    return (bool(found["begin"]) or 2 * numbers > len(cells)) and not _row(line)
+
+
 def _split(token: str) -> list[str]:
     """Split two numbers with two decimals that have no space between them."""
     if token.count(".") < 2:
@@ -250,7 +372,7 @@ def _split(token: str) -> list[str]:
 
 def _side(tokens: list[str]) -> Side | None:
     """Return one half of a row."""
-    if not all(_NUMBER.match(token) for token in tokens[:3]) or not (_NUMBER.match(tokens[3]) or tokens[3] == "N/A"):
+    if not all(_FIGURE.match(token) for token in tokens[:3]) or not (_FIGURE.match(tokens[3]) or tokens[3] == "N/A"):
         return None
     time, algbw, busbw = (float(token) for token in tokens[:3])
     return Side(time, algbw, busbw, None if tokens[3] == "N/A" else float(tokens[3]))
@@ -259,17 +381,30 @@ def _side(tokens: list[str]) -> Side | None:
 def _between(tokens: list[str]) -> tuple[str | None, int | None]:
     """Return reduction and root from the columns that only some programs have."""
     words = [token for token in tokens if not _NUMBER.match(token)]
-    numbers = [token for token in tokens if _NUMBER.match(token)]
-    return (words[0] if words else None), (int(float(numbers[0])) if numbers else None)
+    numbers = [token for token in tokens if _ROOT.match(token)]
+    return (words[0] if words else None), (int(numbers[0]) if numbers else None)
 
 
 def _json_row(item: dict[str, t.Any]) -> Row:
-    """Return one result of the JSON file."""
+    """Return one result of the JSON file; raise ValueError for a figure that is none."""
     sides = [
-        Side(side["time"], side["alg_bw"], side["bus_bw"], side.get("nwrong"))
+        Side(_figure(side["time"]), _figure(side["alg_bw"]), _figure(side["bus_bw"]), _known(side.get("nwrong")))
         for side in (item["out_of_place"], item["in_place"])
     ]
-    return Row(item["size"], item["count"], item["type"], item["redop"], int(item["root"]), sides[0], sides[1])
+    size, count = int(_figure(item["size"])), int(_figure(item["count"]))
+    return Row(size, count, str(item["type"]), str(item["redop"]), int(item["root"]), sides[0], sides[1])
+
+
+def _figure(value: t.Any) -> float:
+    """Return a figure of the JSON file; raise ValueError for another value."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _MOST:
+        raise ValueError(f"{value!r} is no figure")
+    return float(value)
+
+
+def _known(value: t.Any) -> float | None:
+    """Return a figure of the JSON file, or None for one that is not there."""
+    return None if value is None else _figure(value)
 
 
 def _word(word: str | None) -> bool | None:

@@ -11,17 +11,21 @@ The header cannot be used: it contains canonical names, not the requested ones. 
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import values
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import (
+    Cells,
     Gpu,
     ParseError,
     Report,
     application_state,
     best_clocks,
+    odd_notes,
     split_notes,
 )
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 
 # Every driver from 450 to 610 knows these fields. One unknown field would fail the whole query.
 FIELDS = (
@@ -63,21 +67,31 @@ FIELDS = (
 )
 SUPPORTED_FIELDS = ("gpu_uuid", "memory", "graphics")
 PROCESS_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
+# The fields that identify a GPU, with their forms: each GPU has its own.
+_IDENTITY: dict[str, t.Callable[[str], t.Any]] = {
+    "index": re.compile(r"[0-9]{1,4}").fullmatch,
+    "uuid": values.uuid,
+    "pci.bus_id": values.bus_id,
+}
+_BLANKS = " \t\r\n"  # not those of other alphabets, which nvidia-smi does not print
+_DEVICE = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]+")
+_PID = re.compile(r"[0-9]{1,7}")
 _WARNING = "WARNING:"  # for example about a corrupted infoROM
 
 
 class Table(t.NamedTuple):
-    """The rows of the output by field, and the warnings of the tool."""
+    """The rows of the output by field, the warnings of the tool, and the GPUs that fell off the bus."""
 
     rows: list[dict[str, str]]
     warnings: list[str]
+    lost: list[dict[str, t.Any]] = []  # noqa: RUF012 - never changed
 
 
 def rows(text: str, width: int) -> tuple[list[list[str]], list[str]]:
     """Return the rows that have one cell per requested field, and all other lines."""
     data, other = [], []
-    for line in filter(None, map(str.strip, text.splitlines())):
-        cells = [cell.strip() for cell in line.split(",")]
+    for line in filter(None, (line.strip(_BLANKS) for line in text.splitlines())):
+        cells = [cell.strip(_BLANKS) for cell in line.split(",")]
         if len(cells) == width:
             data.append(cells)
         else:
@@ -86,13 +100,43 @@ def rows(text: str, width: int) -> tuple[list[list[str]], list[str]]:
 
 
 def table(text: str, fields: t.Sequence[str]) -> Table:
-    """Return every row by field. Lost GPUs have no row. Refuse a line that is neither a row nor a warning."""
+    """
+    Return every row by field. Lost GPUs have no row.
+
+    Refuse a line that is neither a row nor a warning, and a row that names no GPU or one that another row names.
+    """
     data, other = rows(text, len(fields))
-    _lost, notes = split_notes(other)
+    lost, notes = split_notes(other)
     odd = next((line for line in notes if not line.startswith(_WARNING)), None)
     if odd is not None:
         raise ParseError(f"expected {len(fields)} fields from nvidia-smi, found {odd[:120]!r}")
-    return Table([dict(zip(fields, cells)) for cells in data], notes)
+    found = [dict(zip(fields, cells)) for cells in data]
+    for row in found:
+        odd = next((f"{name} {cell!r}" for name, cell in row.items() if not _right(name, cell)), None)
+        if odd is not None:
+            raise ParseError(f"expected a GPU from nvidia-smi, found {odd[:120]}")
+    for name in _IDENTITY.keys() & set(fields):
+        seen = [row[name] for row in found if not values.is_missing(row[name])]
+        if len(set(seen)) < len(seen):
+            raise ParseError(f"nvidia-smi names one GPU twice: {words.listed(seen, 8)}")
+    indexes = {int(row["index"]) for row in found if row.get("index", "").isdigit()}
+    gap = min(set(range(max(indexes, default=0))) - indexes, default=None)
+    if gap is not None and len(indexes) == len(found) and not lost:
+        raise ParseError(f"nvidia-smi has no row of GPU {gap}")
+    if len({tuple(cells) for cells in data}) < len(data):
+        raise ParseError(f"nvidia-smi printed a row twice: {', '.join(_twice(data))[:120]!r}")
+    return Table(found, notes, lost)
+
+
+def _right(name: str, cell: str) -> bool:
+    """Return whether a cell has only printable characters and, if it identifies a GPU, the form of its field."""
+    form = _IDENTITY.get(name.removeprefix("gpu_"))
+    sick = values.is_missing(cell) and not any(char.isdigit() for char in cell)
+    return values.is_clean(cell) and (form is None or sick or bool(form(cell)))
+
+
+def _twice(data: list[list[str]]) -> list[str]:
+    return next(cells for cells in data if data.count(cells) > 1)
 
 
 def parse_processes(text: str) -> list[dict[str, str]]:
@@ -102,90 +146,101 @@ def parse_processes(text: str) -> list[dict[str, str]]:
 
 def _process(line: str) -> dict[str, str]:
     uuid, pid, rest = [*(cell.strip() for cell in line.split(",", 2)), "", ""][:3]
-    name, _comma, memory = rest.rpartition(",")
-    if not uuid.startswith(("GPU-", "MIG-")) or not pid.isdigit():
+    name, comma, memory = rest.rpartition(",")
+    if not comma or not _DEVICE.fullmatch(uuid) or not _PID.fullmatch(pid):
         raise ParseError(f"expected a process from nvidia-smi, found {line[:120]!r}")
     return dict(zip(PROCESS_FIELDS, (uuid, pid, name.strip(), memory.strip())))
 
 
 def parse_gpus(text: str, supported: dict[str, dict[int, list[int]]]) -> Report:
     """Return the GPUs from a query of FIELDS (csv,noheader,nounits)."""
-    data, other = rows(text, len(FIELDS))
-    lost, notes = split_notes(other)
-    found = [dict(zip(FIELDS, cells)) for cells in data]
-    drivers = [version for version in (values.version(row["driver_version"]) for row in found) if version]
+    found = table(text, FIELDS)
+    gpus = []
+    for row in found.rows:
+        cells = Cells(row.get)
+        gpus.append(
+            (_gpu(row, cells, supported.get(row["uuid"], {})), cells, cells.read("driver_version", values.version))
+        )
+    drivers = {driver for _gpu, _cells, driver in gpus}
     return Report(
-        driver_version=drivers[0] if drivers else None,
+        driver_version=drivers.pop() if len(drivers) == 1 else None,
         cuda_version=None,
         attached=None,
-        gpus=[_gpu(row, supported.get(row["uuid"], {})) for row in found],
-        lost=lost,
-        notes=notes,
+        gpus=[gpu for gpu, _cells, _driver in gpus],
+        lost=found.lost,
+        notes=[*found.warnings, *odd_notes((gpu, cells) for gpu, cells, _driver in gpus)],
         source="csv",
     )
 
 
 def parse_supported(text: str) -> dict[str, dict[int, list[int]]]:
-    """Return graphics clocks by memory clock by GPU UUID from a query of SUPPORTED_FIELDS."""
+    """
+    Return graphics clocks by memory clock by GPU UUID from a query of SUPPORTED_FIELDS (csv,noheader,nounits).
+
+    Refuse a clock that cannot be read: without it, the best one may be another.
+    """
     supported: dict[str, dict[int, list[int]]] = {}
-    data, _other = rows(text, len(SUPPORTED_FIELDS))
-    for uuid, memory_text, graphics_text in data:
-        memory, graphics = values.integer(memory_text), values.integer(graphics_text)
+    for row in table(text, SUPPORTED_FIELDS).rows:
+        cells = Cells(row.get)
+        memory, graphics = cells.integer("memory"), cells.integer("graphics")
+        sick = next((cell for cell in row.values() if values.fault(cell)), "")
+        if cells.odd or sick:
+            raise ParseError(f"the supported clocks of nvidia-smi cannot be read: {next(iter(cells.odd), sick)}")
         if memory is not None and graphics is not None:
-            supported.setdefault(uuid, {}).setdefault(memory, []).append(graphics)
+            supported.setdefault(row["gpu_uuid"], {}).setdefault(memory, []).append(graphics)
     return {
         uuid: {memory: sorted(set(steps), reverse=True) for memory, steps in table.items()}
         for uuid, table in supported.items()
     }
 
 
-def _gpu(row: dict[str, str], supported: dict[int, list[int]]) -> Gpu:
-    graphics = values.integer(row["clocks.applications.graphics"])
+def _gpu(row: dict[str, str], cells: Cells, supported: dict[int, list[int]]) -> Gpu:
+    clocks = _clocks(cells)
     return {
-        "index": values.integer(row["index"]),
-        "uuid": values.word(row["uuid"]),
-        "pci_bus_id": values.bus_id(row["pci.bus_id"]),
-        "name": values.word(row["name"]),
+        "index": cells.integer("index"),
+        "uuid": cells.read("uuid", values.uuid),
+        "pci_bus_id": cells.read("pci.bus_id", values.bus_id),
+        "name": cells.word("name"),
         "architecture": None,
-        "serial": values.word(row["serial"]),
-        "vbios_version": values.word(row["vbios_version"]),
+        "serial": cells.word("serial"),
+        "vbios_version": cells.read("vbios_version", values.vbios),
         "minor_number": None,
-        "persistence": values.flag(row["persistence_mode"]),
+        "persistence": cells.flag("persistence_mode"),
         "mig": {
-            "current": values.flag(row["mig.mode.current"]),
-            "pending": values.flag(row["mig.mode.pending"]),
+            "current": cells.flag("mig.mode.current"),
+            "pending": cells.flag("mig.mode.pending"),
             "devices": [],
         },
         "memory_mib": {
-            **{part: values.integer(row[f"memory.{part}"]) for part in ("total", "used", "free")},
+            **{part: cells.integer(f"memory.{part}") for part in ("total", "used", "free")},
             "reserved": None,
         },
-        "clocks_mhz": _clocks(row),
-        "application_clocks": application_state(row["clocks.applications.graphics"], graphics),
+        "clocks_mhz": clocks,
+        "application_clocks": application_state(row["clocks.applications.graphics"], clocks["application"]["graphics"]),
         "best_clocks_mhz": best_clocks(supported),
         "supported_clocks_mhz": supported,
-        "power_w": _power(row),
-        "temperature_c": {"gpu": values.integer(row["temperature.gpu"]), "memory": None},
-        "utilization_percent": {"gpu": values.integer(row["utilization.gpu"]), "memory": None},
-        **_health(row),
-        "performance_state": values.word(row["pstate"]),
-        "compute_mode": values.word(row["compute_mode"]),
+        "power_w": _power(cells),
+        "temperature_c": {"gpu": cells.integer("temperature.gpu"), "memory": None},
+        "utilization_percent": {"gpu": cells.integer("utilization.gpu"), "memory": None},
+        **_health(cells),
+        "performance_state": cells.read("pstate", values.performance_state),
+        "compute_mode": cells.word("compute_mode"),
         "faults": sorted({text for text in map(values.fault, row.values()) if text}),
     }
 
 
-def _clocks(row: dict[str, str]) -> dict[str, dict[str, int | None]]:
+def _clocks(cells: Cells) -> dict[str, dict[str, int | None]]:
     kinds = {"current": "current", "application": "applications", "default_application": "default_applications"}
     clocks = {
-        kind: {part: values.integer(row[f"clocks.{name}.{part}"]) for part in ("memory", "graphics")}
+        kind: {part: cells.integer(f"clocks.{name}.{part}") for part in ("memory", "graphics")}
         for kind, name in {**kinds, "max": "max"}.items()
     }
     for kind in ("current", "max"):
-        clocks[kind]["sm"] = values.integer(row[f"clocks.{kind}.sm"])
+        clocks[kind]["sm"] = cells.integer(f"clocks.{kind}.sm")
     return clocks
 
 
-def _power(row: dict[str, str]) -> dict[str, float | None]:
+def _power(cells: Cells) -> dict[str, float | None]:
     names = {
         "draw": "power.draw",
         "limit": "power.limit",
@@ -194,16 +249,16 @@ def _power(row: dict[str, str]) -> dict[str, float | None]:
         "min_limit": "power.min_limit",
         "max_limit": "power.max_limit",
     }
-    return {key: values.number(row[name]) for key, name in names.items()}
+    return {key: cells.number(name) for key, name in names.items()}
 
 
-def _health(row: dict[str, str]) -> dict[str, t.Any]:
+def _health(cells: Cells) -> dict[str, t.Any]:
     """Return the blocks that this short query does not read."""
     counters = [f"{since}_{kind}" for since in ("volatile", "aggregate") for kind in ("corrected", "uncorrected")]
     return {
         "ecc": {
-            "current": values.flag(row["ecc.mode.current"]),
-            "pending": values.flag(row["ecc.mode.pending"]),
+            "current": cells.flag("ecc.mode.current"),
+            "pending": cells.flag("ecc.mode.pending"),
             **dict.fromkeys(counters),
         },
         "remapped_rows": dict.fromkeys(("correctable", "uncorrectable", "pending", "failure")),

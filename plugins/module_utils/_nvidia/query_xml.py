@@ -12,13 +12,16 @@ import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import values
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import (
+    Cells,
     Gpu,
     ParseError,
     Report,
     application_state,
     best_clocks,
+    odd_notes,
     split_notes,
 )
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 
 if t.TYPE_CHECKING:
     from xml.etree import ElementTree
@@ -35,18 +38,38 @@ def parse(text: str) -> Report:
     log = _tree(text[start : end + len(_END)])
     around = [*text[:start].splitlines(), *text[end + len(_END) :].splitlines()]
     lost, notes = split_notes(line for line in around if not line.strip().startswith(("<?xml", "<!DOCTYPE")))
-    attached = values.integer(log.findtext("attached_gpus"))
+    machine = Cells(log.findtext)
+    attached = machine.integer("attached_gpus")
     elements = log.findall("gpu")
+    # The document contains no index. The position equals the index only if every GPU is present.
+    complete = len(elements) == attached
+    every = [Cells(_once(item)) for item in elements]
+    gpus = [_gpu(item, every[place], place if complete else None) for place, item in enumerate(elements)]
+    for key in ("uuid", "pci_bus_id"):
+        seen = [gpu[key] for gpu in gpus if gpu[key]]
+        if len(set(seen)) < len(seen):
+            raise ParseError(f"nvidia-smi -q -x has one GPU twice: {words.listed(seen, 8)}")
+    driver = machine.read("kmd_version", values.version) or machine.read("driver_version", values.version)
+    cuda = machine.read("cuda_version", values.version) or machine.read("cuda_umd_version", values.version)
     return Report(
-        driver_version=values.version(log.findtext("kmd_version")) or values.version(log.findtext("driver_version")),
-        cuda_version=values.version(log.findtext("cuda_version")) or values.version(log.findtext("cuda_umd_version")),
+        driver_version=driver,
+        cuda_version=cuda,
         attached=attached,
-        # The document contains no index. The position equals the index only if every GPU is present.
-        gpus=[_gpu(item, place if len(elements) == attached else None) for place, item in enumerate(elements)],
+        gpus=gpus,
         lost=lost,
-        notes=notes,
+        notes=[*notes, *machine.odd, *odd_notes(zip(gpus, every))],
         source="xml",
     )
+
+
+def _once(item: ElementTree.Element) -> t.Callable[[str], str | None]:
+    """Return a function that returns the text of an element. Texts of a doubled element are joined, to be no value."""
+
+    def text(path: str) -> str | None:
+        found = [cell.text or "" for cell in item.findall(path)]
+        return values.REPLACEMENT.join(found) if found else None
+
+    return text
 
 
 def _tree(document: str) -> ElementTree.Element:
@@ -54,7 +77,7 @@ def _tree(document: str) -> ElementTree.Element:
 
     # The prolog with its reference to a DTD was removed, and a DTD inside the root element is invalid XML.
     try:
-        return ElementTree.fromstring(_NOT_XML.sub("?", document))  # noqa: S314
+        return ElementTree.fromstring(_NOT_XML.sub(values.REPLACEMENT, document))  # noqa: S314
     except (ElementTree.ParseError, ValueError) as exc:
         raise ParseError(f"nvidia-smi -q -x printed a malformed document: {exc}") from exc
 
@@ -64,94 +87,108 @@ def _first_line(text: str) -> str:
     return lines[0][:200] if lines else ""
 
 
-def _gpu(item: ElementTree.Element, index: int | None) -> Gpu:
-    supported = _supported(item)
+def _gpu(item: ElementTree.Element, cells: Cells, index: int | None) -> Gpu:
+    supported, clocks = _supported(item, cells), _clocks(cells)
     return {
         "index": index,
-        **_identity(item),
-        "persistence": values.flag(item.findtext("persistence_mode")),
-        "mig": _mig(item),
-        "memory_mib": _numbers(item, "fb_memory_usage", {part: part for part in ("total", "used", "free", "reserved")}),
-        "clocks_mhz": _clocks(item),
+        **_identity(item, cells),
+        "persistence": cells.flag("persistence_mode"),
+        "mig": _mig(item, cells),
+        "memory_mib": _numbers(
+            cells, "fb_memory_usage", {part: part for part in ("total", "used", "free", "reserved")}, "MiB"
+        ),
+        "clocks_mhz": clocks,
         "application_clocks": application_state(
             item.findtext("applications_clocks/graphics_clock"),
-            values.integer(item.findtext("applications_clocks/graphics_clock")),
+            clocks["application"]["graphics"],
         ),
         "best_clocks_mhz": best_clocks(supported),
         "supported_clocks_mhz": supported,
-        "power_w": _power(item),
-        "temperature_c": _numbers(item, "temperature", {"gpu": "gpu_temp", "memory": "memory_temp"}),
-        "utilization_percent": _numbers(item, "utilization", {"gpu": "gpu_util", "memory": "memory_util"}),
-        "ecc": _ecc(item),
-        "remapped_rows": _remapped(item),
-        "retired_pages": _retired(item),
-        "throttle_reasons": _reasons(item),
-        "performance_state": values.word(item.findtext("performance_state")),
-        "compute_mode": values.word(item.findtext("compute_mode")),
+        "power_w": _power(item, cells),
+        "temperature_c": _numbers(cells, "temperature", {"gpu": "gpu_temp", "memory": "memory_temp"}, "C"),
+        "utilization_percent": _numbers(cells, "utilization", {"gpu": "gpu_util", "memory": "memory_util"}, "%"),
+        "ecc": _ecc(item, cells),
+        "remapped_rows": _remapped(cells),
+        "retired_pages": _retired(cells),
+        "throttle_reasons": _reasons(item, cells),
+        "performance_state": cells.read("performance_state", values.performance_state),
+        "compute_mode": cells.word("compute_mode"),
         "fabric": {
-            "state": values.word(item.findtext("fabric/state")),
-            "status": values.word(item.findtext("fabric/status")),
+            "state": cells.word("fabric/state"),
+            "status": cells.word("fabric/status"),
         },
         "pcie": {
-            "generation": values.integer(item.findtext("pci/pci_gpu_link_info/pcie_gen/current_link_gen")),
-            "generation_max": values.integer(item.findtext("pci/pci_gpu_link_info/pcie_gen/max_link_gen")),
-            "width": values.integer(item.findtext("pci/pci_gpu_link_info/link_widths/current_link_width")),
-            "width_max": values.integer(item.findtext("pci/pci_gpu_link_info/link_widths/max_link_width")),
+            "generation": cells.integer("pci/pci_gpu_link_info/pcie_gen/current_link_gen", "x"),
+            "generation_max": cells.integer("pci/pci_gpu_link_info/pcie_gen/max_link_gen", "x"),
+            "width": cells.integer("pci/pci_gpu_link_info/link_widths/current_link_width", "x"),
+            "width_max": cells.integer("pci/pci_gpu_link_info/link_widths/max_link_width", "x"),
         },
         "faults": _faults(item),
     }
 
 
-def _identity(item: ElementTree.Element) -> Gpu:
+def _identity(item: ElementTree.Element, cells: Cells) -> Gpu:
     return {
-        "uuid": values.word(item.findtext("uuid")),
-        "pci_bus_id": values.bus_id(item.findtext("pci/pci_bus_id")) or values.bus_id(item.get("id")),
-        "name": values.word(item.findtext("product_name")),
-        "architecture": values.word(item.findtext("product_architecture")),
-        "serial": values.word(item.findtext("serial")),
-        "vbios_version": values.word(item.findtext("vbios_version")),
-        "minor_number": values.integer(item.findtext("minor_number")),
+        "uuid": cells.read("uuid", values.uuid),
+        "pci_bus_id": cells.read("pci/pci_bus_id", values.bus_id) or values.bus_id(item.get("id")),
+        "name": cells.word("product_name"),
+        "architecture": cells.word("product_architecture"),
+        "serial": cells.word("serial"),
+        "vbios_version": cells.read("vbios_version", values.vbios),
+        "minor_number": cells.integer("minor_number"),
     }
 
 
-def _numbers(item: ElementTree.Element, block: str, names: dict[str, str]) -> dict[str, int | None]:
-    return {key: values.integer(item.findtext(f"{block}/{tag}")) for key, tag in names.items()}
+def _numbers(cells: Cells, block: str, names: dict[str, str], unit: str) -> dict[str, int | None]:
+    return {key: cells.integer(f"{block}/{tag}", unit) for key, tag in names.items()}
 
 
-def _mig(item: ElementTree.Element) -> dict[str, t.Any]:
+def _mig(item: ElementTree.Element, cells: Cells) -> dict[str, t.Any]:
     return {
-        "current": values.flag(item.findtext("mig_mode/current_mig")),
-        "pending": values.flag(item.findtext("mig_mode/pending_mig")),
+        "current": cells.flag("mig_mode/current_mig"),
+        "pending": cells.flag("mig_mode/pending_mig"),
         "devices": [
             {
-                "index": values.integer(device.findtext("index")),
-                "gpu_instance": values.integer(device.findtext("gpu_instance_id")),
-                "compute_instance": values.integer(device.findtext("compute_instance_id")),
-                "memory_total_mib": values.integer(device.findtext("fb_memory_usage/total")),
+                "index": cells.integer(f"{device}/index"),
+                "gpu_instance": cells.integer(f"{device}/gpu_instance_id"),
+                "compute_instance": cells.integer(f"{device}/compute_instance_id"),
+                "memory_total_mib": cells.integer(f"{device}/fb_memory_usage/total", "MiB"),
             }
-            for device in item.findall("mig_devices/mig_device")
+            for device in (
+                f"mig_devices/mig_device[{place}]"
+                for place in range(1, len(item.findall("mig_devices/mig_device")) + 1)
+            )
         ],
     }
 
 
-def _clocks(item: ElementTree.Element) -> dict[str, dict[str, int | None]]:
+def _clocks(cells: Cells) -> dict[str, dict[str, int | None]]:
     names = {"memory": "mem_clock", "graphics": "graphics_clock"}
     return {
-        "current": _numbers(item, "clocks", {**names, "sm": "sm_clock"}),
-        "application": _numbers(item, "applications_clocks", names),
-        "default_application": _numbers(item, "default_applications_clocks", names),
-        "max": _numbers(item, "max_clocks", {**names, "sm": "sm_clock"}),
+        "current": _numbers(cells, "clocks", {**names, "sm": "sm_clock"}, "MHz"),
+        "application": _numbers(cells, "applications_clocks", names, "MHz"),
+        "default_application": _numbers(cells, "default_applications_clocks", names, "MHz"),
+        "max": _numbers(cells, "max_clocks", {**names, "sm": "sm_clock"}, "MHz"),
     }
 
 
-def _supported(item: ElementTree.Element) -> dict[int, list[int]]:
+def _supported(item: ElementTree.Element, cells: Cells) -> dict[int, list[int]]:
+    """Return graphics clocks by memory clock; none if one cannot be read, because the best one may then be another."""
     supported: dict[int, list[int]] = {}
+    sick = 0
+
+    def clock(text: str | None) -> int | None:
+        nonlocal sick
+        known = cells.known("supported_clocks", text, lambda value: values.integer(value, "MHz"))
+        sick += known is None and not values.is_absent(text)
+        return known
+
     for block in item.findall("supported_clocks/supported_mem_clock"):
-        memory = values.integer(block.findtext("value"))
-        steps = [values.integer(step.text) for step in block.findall("supported_graphics_clock")]
+        memory = clock(block.findtext("value") or "")
+        steps = {clock(step.text or "") for step in block.findall("supported_graphics_clock")}
         if memory is not None:
             supported[memory] = sorted((step for step in steps if step is not None), reverse=True)
-    return supported
+    return {} if sick else supported
 
 
 # Names of the limits: driver 535 renamed them, newer drivers nest them deeper.
@@ -165,66 +202,80 @@ _LIMITS = {
 }
 
 
-def _power(item: ElementTree.Element) -> dict[str, float | None]:
+def _power(item: ElementTree.Element, cells: Cells) -> dict[str, float | None]:
     block = item.find("gpu_power_readings")
     if block is None:
         block = item.find("power_readings")
-    return {key: _first_number(block, names) for key, names in _LIMITS.items()}
+    return {key: _first_number(block, names, cells) for key, names in _LIMITS.items()}
 
 
-def _first_number(block: ElementTree.Element | None, names: tuple[str, ...]) -> float | None:
-    found = (values.number(element.text) for name in names for element in ([] if block is None else block.iter(name)))
-    return next((value for value in found if value is not None), None)
+def _first_number(block: ElementTree.Element | None, names: tuple[str, ...], cells: Cells) -> float | None:
+    """Return the first number that the driver has."""
+    found = ((name, cell.text or "") for name in names for cell in ([] if block is None else block.iter(name)))
+    name, text = next(((name, text) for name, text in found if not values.is_missing(text)), ("", None))
+    return cells.known(name, text, lambda text: values.number(text, "W"))
 
 
-def _ecc(item: ElementTree.Element) -> dict[str, t.Any]:
+def _ecc(item: ElementTree.Element, cells: Cells) -> dict[str, t.Any]:
     return {
-        "current": values.flag(item.findtext("ecc_mode/current_ecc")),
-        "pending": values.flag(item.findtext("ecc_mode/pending_ecc")),
+        "current": cells.flag("ecc_mode/current_ecc"),
+        "pending": cells.flag("ecc_mode/pending_ecc"),
         **{
-            f"{since}_{kind}": _ecc_sum(item.find(f"ecc_errors/{since}"), kind)
+            f"{since}_{kind}": _ecc_sum(item.find(f"ecc_errors/{since}"), kind, cells)
             for since in ("volatile", "aggregate")
             for kind in ("corrected", "uncorrected")
         },
     }
 
 
-def _ecc_sum(block: ElementTree.Element | None, kind: str) -> int | None:
-    """Return the sum of the counters of one kind. GPUs before Volta report a total for each bit width."""
+def _ecc_sum(block: ElementTree.Element | None, kind: str, cells: Cells) -> int | None:
+    """
+    Return the sum of the counters of one kind; nothing if one cannot be read or is there twice.
+
+    GPUs before Volta report a total for each bit width.
+    """
     if block is None:
         return None
     marks = {"corrected": ("_correctable",), "uncorrected": ("_uncorrectable",)}[kind]
     old = block.find({"corrected": "single_bit", "uncorrected": "double_bit"}[kind] + "/total")
-    cells = [old.text] if old is not None else [cell.text for cell in block if any(m in str(cell.tag) for m in marks)]
-    counts = [count for count in map(values.integer, cells) if count is not None]
-    return sum(counts) if counts else None
+    found = [old] if old is not None else [cell for cell in block if any(mark in str(cell.tag) for mark in marks)]
+    present = [cell for cell in found if not values.is_absent(cell.text or "")]
+    if len({cell.tag for cell in found}) < len(found):
+        cells.odd.append(f"a counter of {block.tag} is there twice")
+        return None
+    counts = [cells.known(str(cell.tag), cell.text or "", values.integer) for cell in present]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
 
 
-def _remapped(item: ElementTree.Element) -> dict[str, t.Any]:
+def _remapped(cells: Cells) -> dict[str, t.Any]:
     return {
-        "correctable": values.integer(item.findtext("remapped_rows/remapped_row_corr")),
-        "uncorrectable": values.integer(item.findtext("remapped_rows/remapped_row_unc")),
-        "pending": values.flag(item.findtext("remapped_rows/remapped_row_pending")),
-        "failure": values.flag(item.findtext("remapped_rows/remapped_row_failure")),
+        "correctable": cells.integer("remapped_rows/remapped_row_corr"),
+        "uncorrectable": cells.integer("remapped_rows/remapped_row_unc"),
+        "pending": cells.flag("remapped_rows/remapped_row_pending"),
+        "failure": cells.flag("remapped_rows/remapped_row_failure"),
     }
 
 
-def _retired(item: ElementTree.Element) -> dict[str, t.Any]:
+def _retired(cells: Cells) -> dict[str, t.Any]:
     return {
-        "single_bit": values.integer(item.findtext("retired_pages/multiple_single_bit_retirement/retired_count")),
-        "double_bit": values.integer(item.findtext("retired_pages/double_bit_retirement/retired_count")),
-        "pending": values.flag(
-            item.findtext("retired_pages/pending_blacklist") or item.findtext("retired_pages/pending_retirement")
+        "single_bit": cells.integer("retired_pages/multiple_single_bit_retirement/retired_count"),
+        "double_bit": cells.integer("retired_pages/double_bit_retirement/retired_count"),
+        "pending": cells.flag(
+            "retired_pages/pending_blacklist"
+            if cells.text("retired_pages/pending_blacklist") is not None
+            else "retired_pages/pending_retirement"
         ),
     }
 
 
-def _reasons(item: ElementTree.Element) -> list[str]:
+def _reasons(item: ElementTree.Element, cells: Cells) -> list[str]:
     block = item.find("clocks_event_reasons")
     if block is None:
         block = item.find("clocks_throttle_reasons")
-    active = [] if block is None else [str(cell.tag) for cell in block if values.flag(cell.text)]
-    return [re.sub(r"^clocks_(event|throttle)_reason_", "", tag) for tag in active]
+    found = [] if block is None else [(str(cell.tag), cell.text or "") for cell in block if not len(cell)]
+    active = [tag for tag, text in found if cells.known(tag, text, values.flag)]
+    return [re.sub(r"^clocks_(event|throttle)_reason_", "", tag) for tag in dict.fromkeys(active)]
 
 
 def _faults(item: ElementTree.Element) -> list[str]:

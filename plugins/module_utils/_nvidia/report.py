@@ -10,8 +10,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import values
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 
 Gpu = t.Dict[str, t.Any]  # noqa: UP006 - evaluated at run time, also on Python 3.9
+Known = t.TypeVar("Known")
 
 
 class ParseError(Exception):
@@ -47,6 +49,51 @@ def split_notes(lines: t.Iterable[str]) -> tuple[list[dict[str, t.Any]], list[st
     return lost, notes
 
 
+class Cells:
+    """The values of one GPU by name. What is no value stands in I(odd), and counts as unknown."""
+
+    def __init__(self, text: t.Callable[[str], str | None]) -> None:
+        """Store a function that returns the text of a value by its name, or None."""
+        self._text = text
+        self.odd: list[str] = []
+
+    def text(self, name: str) -> str | None:
+        """Return a value as printed."""
+        return self._text(name)
+
+    def number(self, name: str, unit: str = "") -> float | None:
+        """Return a number."""
+        return self.known(name, self.text(name), lambda text: values.number(text, unit, name))
+
+    def integer(self, name: str, unit: str = "") -> int | None:
+        """Return an integer."""
+        return self.known(name, self.text(name), lambda text: values.integer(text, unit, name))
+
+    def flag(self, name: str) -> bool | None:
+        """Return whether a feature is enabled."""
+        return self.known(name, self.text(name), values.flag)
+
+    def word(self, name: str) -> str | None:
+        """Return a string."""
+        return self.known(name, self.text(name), values.word)
+
+    def read(self, name: str, form: t.Callable[[str | None], Known | None]) -> Known | None:
+        """Return a value of another form."""
+        return self.known(name, self.text(name), form)
+
+    def known(self, name: str, text: str | None, read: t.Callable[[str | None], Known | None]) -> Known | None:
+        """Return what a function reads from a text. Remember a text that is neither a value nor missing."""
+        value = read(text)
+        if value is None and not values.is_missing(text):
+            self.odd.append(f"{name} is {(text or '')[:60]!r}, not understood")
+        return value
+
+
+def odd_notes(gpus: t.Iterable[tuple[Gpu, Cells]]) -> list[str]:
+    """Return a note for each GPU with values that could not be read."""
+    return [f"GPU {gpu['pci_bus_id'] or gpu['uuid']}: {words.listed(cells.odd, 4)}" for gpu, cells in gpus if cells.odd]
+
+
 def best_clocks(supported: dict[int, list[int]]) -> dict[str, int] | None:
     """Return the highest memory clock and the highest graphics clock that the GPU supports with it."""
     usable = {memory: graphics for memory, graphics in supported.items() if graphics}
@@ -60,4 +107,4 @@ def application_state(text: str | None, clock: int | None) -> str:
     """Return the state of application clocks on this GPU and driver: available, deprecated or unsupported."""
     if values.is_deprecated(text):
         return "deprecated"
-    return "unsupported" if clock is None else "available"
+    return "unsupported" if clock is None and values.is_absent(text) else "available"

@@ -170,7 +170,8 @@ class NvidiaSmi:
         """
         Return the output of nvidia-smi --query-WHAT for some fields, in one start.
 
-        Retry without a field that this driver does not know, unless it is one of the first I(needed) fields.
+        Retry without a field that this driver does not know, unless it is one of the first I(needed) fields. An older
+        driver does not know the fields of the same group behind it, either.
         """
         asked = list(fields)
         for _attempt in range(4):
@@ -178,16 +179,20 @@ class NvidiaSmi:
             unknown = _INVALID_FIELD.search(f"{err} {out}")
             if not unknown or needed is None or unknown[1] not in asked[needed:]:
                 break
-            family = (
-                unknown[1].partition(".")[0] if unknown[1].startswith(("remapped_rows.", "fabric.")) else unknown[1]
-            )
-            asked = [field for field in asked if not field.startswith(family)]
-        return query_csv.table(_data(code, out, err), asked)
+            group, dot, _name = unknown[1].partition(".")
+            family = group + dot if group in ("remapped_rows", "fabric") else unknown[1]
+            place = asked.index(unknown[1])
+            asked = [*asked[:place], *(field for field in asked[place:] if not field.startswith(family))]
+        return query_csv.table(_with_lost(_data(code, out, err), err), asked)
 
     def processes(self) -> list[dict[str, str]]:
         """Return the compute processes of the GPUs, in one start."""
         option = f"--query-compute-apps={','.join(query_csv.PROCESS_FIELDS)}"
         return query_csv.parse_processes(_data(*self._start(option, _FORM)))
+
+    def listed(self) -> str:
+        """Return the list of the GPUs and of their MIG slices."""
+        return _data(*self._start("-L"))
 
     def nvlink(self, option: str, only: Sequence[int] | None = None) -> nvlink.Links:
         """Return the output of nvidia-smi nvlink for the links of all GPUs, or of those with the given indexes."""
@@ -198,12 +203,26 @@ class NvidiaSmi:
         error = explain(code, text)
         if error.kind not in ("other", "lost"):
             raise error
-        _code, supported = self._call(f"--query-supported-clocks={','.join(query_csv.SUPPORTED_FIELDS)}", _FORM)
-        code, text = self._call(f"--query-gpu={','.join(query_csv.FIELDS)}", _FORM)
-        report = query_csv.parse_gpus(text, query_csv.parse_supported(supported))
+        clocks, notes = self._supported()
+        code, out, err = self._start(f"--query-gpu={','.join(query_csv.FIELDS)}", _FORM)
+        try:
+            report = query_csv.parse_gpus(_with_lost(out, err), clocks)
+        except ParseError as exc:
+            if _has_rows(out):
+                raise NvidiaSmiError("other", f"{exc} (nvidia-smi exited {code})", code=code, said=out[:300]) from exc
+            raise explain(code, f"{out}\n{err}") from exc
         if not report.gpus:
-            raise error if error.kind == "lost" else explain(code, text)
-        return report._replace(notes=[str(reason), *report.notes])
+            raise error if error.kind == "lost" else explain(code, f"{out}\n{err}")
+        _lost, said = split_notes(err.splitlines())
+        return report._replace(notes=[str(reason), *notes, *report.notes, *said])
+
+    def _supported(self) -> tuple[dict[str, dict[int, list[int]]], list[str]]:
+        """Return the supported clocks by GPU, or none and the reason."""
+        _code, out, _err = self._start(f"--query-supported-clocks={','.join(query_csv.SUPPORTED_FIELDS)}", _FORM)
+        try:
+            return query_csv.parse_supported(out), []
+        except ParseError as exc:
+            return {}, [str(exc)]
 
     def set(self, option: str, value: str | None, gpus: Sequence[dict[str, t.Any]]) -> list[Outcome]:
         """Change one setting of some GPUs in one start, and return the outcome for each GPU."""
@@ -230,6 +249,11 @@ def _data(code: int, out: str, err: str) -> str:
     if code not in (0, _WARNED) or (_speaks_of_death(text) and (code or not _has_rows(out))):
         raise explain(code, text)
     return out
+
+
+def _with_lost(out: str, err: str) -> str:
+    """Return the output with the lines about lost GPUs, which explain a row that is missing."""
+    return "\n".join([out, *(line for line in err.splitlines() if split_notes([line])[0])])
 
 
 def _outcome(code: int, text: str, address: str | None) -> Outcome:

@@ -20,8 +20,10 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import va
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import ParseError
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_LINK = re.compile(r"\s*(NV[0-9]+|PIX|PXB|PHB|NODE|SYS|SOC|X)")
+_LINK = re.compile(r"\s*(NV[0-9]+(?=\s|$|NV|PIX|PXB|PHB|NODE|SYS|SOC|X)|PIX|PXB|PHB|NODE|SYS|SOC|X)")
 _LEGEND = re.compile(r"\s*(NIC[0-9]+): (\S+)\s*")
+_SET = re.compile(r"[0-9]{1,4}(?:-[0-9]{1,4})?(?:,[0-9]{1,4}(?:-[0-9]{1,4})?)*")
+_SETS = ("cpus", "numa_nodes", "gpu_numa_node")
 _TAIL = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 
 Topology = t.Dict[str, t.List[t.Dict[str, t.Any]]]  # noqa: UP006 - evaluated at run time, also on Python 3.9
@@ -30,10 +32,17 @@ Topology = t.Dict[str, t.List[t.Dict[str, t.Any]]]  # noqa: UP006 - evaluated at
 def parse(text: str) -> Topology:
     """Return the GPUs and adapters of the table, with CPUs and NUMA nodes as the tool writes them."""
     lines = _ANSI.sub("", text).splitlines()
+    odd = next((line for line in lines if not values.is_clean(line.replace("\t", ""))), None)
+    if odd is not None:
+        raise ParseError(f"nvidia-smi topo -m printed {odd.strip()[:120]!r}")
     place, names, columns = _header(lines)
     _refuse_lost(lines[place + 1 :], names, columns)
     devices = {match.group(1): match.group(2) for match in map(_LEGEND.fullmatch, lines) if match}
     found = [row for row in (_row(line, names, columns) for line in lines[place + 1 :]) if row]
+    for row in found:
+        odd = next((row[key] for key in _SETS if row[key] and not _is_set(row[key])), None)
+        if odd:
+            raise ParseError(f"the table of nvidia-smi topo -m has {odd[:60]!r} in place of CPUs or a NUMA node")
     return {
         "gpus": [{"index": int(row["name"][3:]), **row} for row in found if _is_gpu(row["name"])],
         "nics": [
@@ -95,6 +104,12 @@ def _tail(rest: str, columns: list[str]) -> dict[str, str | None]:
     if "\t" in rest and len(cells) > 2:
         cells = [*cells[:2], *[cell for cell in cells[2:] if cell]]  # an empty field precedes the last column
     return {column: values.word(cell) for column, cell in zip(columns, cells)}
+
+
+def _is_set(text: str) -> bool:
+    """Return whether a text is a list of ascending numbers and ranges, as the kernel writes it."""
+    ends = [int(number) for number in re.split("[-,]", text)] if _SET.fullmatch(text) else []
+    return bool(ends) and all(one < other for one, other in zip(ends, ends[1:]))
 
 
 def _is_row(line: str) -> bool:

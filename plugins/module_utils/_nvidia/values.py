@@ -9,29 +9,65 @@ from __future__ import annotations
 
 import re
 
-_NUMBER = re.compile(r"(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)\s*(?:MHz|MiB|W|C|%|x|us|KB/s|bank\(s\))?")
-_VERSION = re.compile(r"\d+(?:\.\d+)+")
+_NUMBER = re.compile(r"(-?[0-9]{1,15})(?:\.[0-9]{1,15})?")
+_INTEGER = re.compile(r"(-?[0-9]{1,15})")
+# The most characters before the point of a value with this unit. Only a temperature can be negative.
+_LONGEST = {"MHz": 5, "W": 5, "C": 3, "%": 3, "MiB": 8, "x": 2}
+# The units of fields of the CSV output, which does not print them, by the begin of their names.
+_UNITS = {
+    "clocks.": "MHz",
+    "power.": "W",
+    "enforced.power.": "W",
+    "temperature.": "C",
+    "utilization.": "%",
+    "memory.": "MiB",
+    "pcie.link.": "x",
+    "graphics": "MHz",
+    "memory": "MHz",  # of supported clocks
+}
+_VERSION = re.compile(r"(\d+(?:\.\d+)+)(?:\s.*)?", re.DOTALL)
+_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F-]+")
+_VBIOS = re.compile(r"[0-9a-fA-F]{2}(?:\.[0-9a-fA-F]{2}){4}")
+_STATE = re.compile(r"P1?[0-9]")
 _BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{1,8}):)?([0-9A-Fa-f]{1,2}):([0-9A-Fa-f]{1,2})\.([0-7])")
 
 # Strings in place of a value that report a broken GPU, not a missing feature.
 _FAULTS = ("requires reset", "reset required", "is lost", "fallen off", "unknown error", "err!")
 # Strings in place of a value that the GPU or the driver does not have.
-_ABSENT = ("", "n/a", "none", "not supported", "not available")
+_ABSENT = ("n/a", "none", "not supported", "not available")
+# Strings in place of a value that the driver cannot tell.
+_UNKNOWN = ("not found", "unknown", "insufficient permissions")
 
+REPLACEMENT = "\ufffd"  # in place of a character that cannot be read
 YES = {"enabled", "yes", "active", "on", "1"}
 NO = {"disabled", "no", "not active", "off", "0"}
 
 
-def number(text: str | None) -> float | None:
-    """Return a number without its unit, or None for N/A, [Not Supported], deprecated and similar values."""
-    match = _NUMBER.fullmatch((text or "").strip())
-    return float(match.group(1)) if match else None
+def number(text: str | None, unit: str = "", field: str = "") -> float | None:
+    """
+    Return a number with or without this unit, or None for N/A, [Not Supported], deprecated and all other values.
+
+    A number that a value with this unit, or a field, cannot have is no number either.
+    """
+    match = _NUMBER.fullmatch(_bare(text, unit))
+    return float(match.group(0)) if match and _possible(match[1], unit, field) else None
 
 
-def integer(text: str | None) -> int | None:
-    """Return an integer without its unit, or None."""
-    value = number(text)
-    return None if value is None else int(value)
+def integer(text: str | None, unit: str = "", field: str = "") -> int | None:
+    """Return an integer with or without this unit, or None."""
+    match = _INTEGER.fullmatch(_bare(text, unit))
+    return int(match.group(0)) if match and _possible(match[1], unit, field) else None
+
+
+def _possible(whole: str, unit: str, field: str) -> bool:
+    """Return whether a value with this unit, or else that of the field, can have the digits before the point."""
+    known = unit or next((unit for begin, unit in _UNITS.items() if field.startswith(begin)), "")
+    return len(whole) <= _LONGEST.get(known, len(whole)) and (known == "C" or not whole.startswith("-"))
+
+
+def _bare(text: str | None, unit: str) -> str:
+    value = (text or "").strip()
+    return value[: -len(unit)].rstrip() if unit and value.endswith(unit) else value
 
 
 def flag(text: str | None) -> bool | None:
@@ -43,16 +79,24 @@ def flag(text: str | None) -> bool | None:
 
 
 def word(text: str | None) -> str | None:
-    """Return a string without brackets, or None for N/A and similar values."""
+    """Return a string, or None for N/A and similar values and for one that cannot be printed."""
     value = (text or "").strip()
-    if is_absent(value) or fault(value):
-        return None
-    return None if value.strip("[]").lower() in ("not found", "unknown", "insufficient permissions") else value
+    return None if not value or is_missing(value) or not is_clean(value) else value
+
+
+def is_missing(text: str | None) -> bool:
+    """Return whether the driver says that it has no value, or reports a broken GPU in its place."""
+    return is_absent(text) or bool(fault(text)) or (text or "").strip().strip("[]").lower() in _UNKNOWN
+
+
+def is_clean(text: str) -> bool:
+    """Return whether a string has only characters that nvidia-smi prints: no ANSI code, no byte order mark."""
+    return text.isprintable() and REPLACEMENT not in text
 
 
 def is_absent(text: str | None) -> bool:
-    """Return whether the driver reports that this GPU has no such value."""
-    return (text or "").strip().strip("[]").strip().lower() in _ABSENT or is_deprecated(text)
+    """Return whether the driver reports that this GPU has no such value. An empty text is no report."""
+    return text is None or text.strip().strip("[]").strip().lower() in _ABSENT or is_deprecated(text)
 
 
 def fault(text: str | None) -> str | None:
@@ -68,13 +112,31 @@ def is_deprecated(text: str | None) -> bool:
 
 def version(text: str | None) -> str | None:
     """Return the version number at the start of a string. Driver 610 adds a note in brackets."""
-    match = _VERSION.match((text or "").strip())
-    return match.group(0) if match else None
+    match = _VERSION.fullmatch((text or "").strip())
+    return match.group(1) if match else None
 
 
 def major(driver: str | None) -> int:
     """Return the branch of a driver version, or 0 if it is unknown."""
     return int(driver.split(".", maxsplit=1)[0]) if driver else 0
+
+
+def uuid(text: str | None) -> str | None:
+    """Return the UUID of a GPU or of a MIG device."""
+    value = (text or "").strip()
+    return value if _UUID.fullmatch(value) else None
+
+
+def vbios(text: str | None) -> str | None:
+    """Return the version of a VBIOS."""
+    value = (text or "").strip()
+    return value if _VBIOS.fullmatch(value) else None
+
+
+def performance_state(text: str | None) -> str | None:
+    """Return a performance state, P0 to P15."""
+    value = (text or "").strip()
+    return value if _STATE.fullmatch(value) else None
 
 
 def bus_id(text: str | None) -> str | None:

@@ -163,7 +163,7 @@ def power(gpu: Gpu, wanted: Wanted) -> float | None:
     if low is None or high is None or gpu["power_w"]["limit"] is None:
         raise Unsupported(gpu, "power_limit_w", "setting a power limit is", " (it reports none)")
     named = {"default": gpu["power_w"]["default_limit"], "max": high}
-    watts = named.get(wanted.power_limit, values.number(wanted.power_limit))
+    watts = named.get(wanted.power_limit, values.number(wanted.power_limit, "W"))
     if watts is None or not low <= watts <= high:
         raise Refused(
             [f"{label(gpu)}: power_limit {wanted.power_limit} is not between {low:g} and {high:g} W, default or max"]

@@ -116,9 +116,9 @@ def _hardware(name: str, record: Mapping[str, t.Any]) -> Params:
     """Return the parameters of one check from the record; None means that nothing is expected or judged."""
     gpus, fabric, cpus = record["gpus"], record.get("infiniband") or {}, record["cpus"]
     adapters = list(fabric.get("hcas") or [])
-    clocks = gpus.get("clocks") or {}
+    clocks, copies = gpus.get("clocks") or {}, _places.most_copies(record)
     values: dict[str, Params] = {
-        "gpu_count": {"count": gpus["count"] or None},
+        "gpu_count": {"count": gpus["count"] or None, "slices": gpus.get("mig") or {}},
         "gpu_model": {"model": gpus.get("model"), "memory_mib": gpus.get("memory_mib")},
         "gpu_clocks": {"memory_mhz": clocks.get("memory"), "graphics_mhz": clocks.get("graphics")},
         "gpu_pcie": {"generation": gpus.get("pcie_generation"), "width": gpus.get("pcie_width")},
@@ -135,10 +135,12 @@ def _hardware(name: str, record: Mapping[str, t.Any]) -> Params:
             "numa_nodes": record["numa_nodes"],
         },
         "nvme": {"count": (record.get("nvme") or {}).get("count") or None},
-        "host_to_device": {"gbps_min": _fail(record, "host_to_device_gbps")},
-        "device_to_host": {"gbps_min": _fail(record, "device_to_host_gbps")},
+        "dcgm_health": {"ignored_watches": [] if gpus.get("nvlinks") else ["NVLINK", "NVSwitch"]},
+        "host_to_device": {"gbps_min": _fail(record, "host_to_device_gbps"), "gbps_max": copies},
+        "device_to_host": {"gbps_min": _fail(record, "device_to_host_gbps"), "gbps_max": copies},
         "nvlink_allreduce": {
             "gbps_min": _fail(record, "nccl_allreduce_busbw_gbps"),
+            "gbps_max": _places.most(record) or _places.FASTEST_BUS,
             "gpus": gpus["count"] or None,
             "message_gib": (record.get("nccl") or {}).get("max_message_gib"),
         },

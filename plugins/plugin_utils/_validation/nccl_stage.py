@@ -36,6 +36,13 @@ def measure(session: Session, raw: dict[str, t.Any], silent: t.Collection[str]) 
     """Measure groups of nodes, repeat slow ones, and search for the cause."""
     choice.need(session, silent)
     settings, repeats = session.settings, session.settings["repeats"]
+    if _one_gpu(session):
+        raw.update(_about(session))
+        raw["node"] = [
+            results.not_measured([name], collective, results.ONE_GPU)
+            for collective in settings["collectives"]
+            for name in session.taken
+        ]
     try:
         for kind, groups in _groups(session).items():
             # Pairs only show the path between two nodes: one operation is enough.
@@ -59,10 +66,15 @@ def _groups(session: Session) -> dict[str, list[list[str]]]:
     # A single node is a useful test of its GPUs, but not of one CPU.
     alone = measurement.program(session) == "nccl" or len(names) == 1
     return {
-        "node": [[name] for name in names] if alone else [],
+        "node": [[name] for name in names] if alone and not _one_gpu(session) else [],
         "pair": [list(pair) for pairs in isolation.tournament(names, few) for pair in pairs],
         "all": [names] if len(names) > 2 else [],
     }
+
+
+def _one_gpu(session: Session) -> bool:
+    """Return whether no node has a second GPU to measure the bandwidth to."""
+    return measurement.program(session) == "nccl" and session.gpus == 1
 
 
 def _add(
@@ -106,9 +118,11 @@ def _about(session: Session) -> dict[str, t.Any]:
 
 def judge(raw: Raw) -> dict[str, t.Any]:
     """Return the checks of bandwidth, the curves, the map of pairs and the outcome of the search."""
+    raw = {**raw, "node": [results.alone(result) for result in raw.get("node") or []]}
     checks = _missed(raw)
     raw = results.known(raw)
     least, unlimited, mpi = limits.minimums(raw), limits.unlimited(raw), raw.get("program") == "mpi"
+    shown = dict(least)
     curves: list[dict[str, t.Any]] = []
     rules: list[dict[str, t.Any]] = []
     for kind, same in _same_operation(raw):
@@ -116,6 +130,8 @@ def judge(raw: Raw) -> dict[str, t.Any]:
         found = figure_checks.bandwidth(same, f"nccl.{kind}", results.TITLES[kind], threshold=threshold)
         if kind in unlimited and len(same) == 1 and not mpi:
             found = [figure_checks.unjudged(item) for item in found]
+            threshold = threshold if any(item["limits"] for item in found) else {}
+            shown[kind] = threshold
         checks += found
         collective = same[0]["collective"]
         rules.append({"kind": kind, "collective": collective, **threshold, "why": limits.why(raw, kind, same[0])})
@@ -130,7 +146,7 @@ def judge(raw: Raw) -> dict[str, t.Any]:
     return {
         "checks": checks,
         "curves": curves,
-        "pairs": _map(pairs, least) if pairs else None,
+        "pairs": _map(pairs, shown) if pairs else None,
         "isolation": outcome,
         "program": raw.get("program"),
         "limits": rules,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .machine import UNITS, Exit, Gpu, Machine, with_unit
+from .machine import FABRIC_HEALTH, UNITS, Exit, Gpu, Machine, with_unit
 
 ALIASES = {
     "gpu_name": "name",
@@ -35,6 +35,9 @@ def known_fields(machine: Machine) -> set[str]:
         fields.discard("gpu_recovery_action")
     if machine.major < 525:
         fields -= {"fabric.state", "fabric.status"}
+    if machine.major < 580:
+        older = FABRIC_HEALTH[:4] if machine.major >= 550 else ()
+        fields -= {f"fabric.health.{name}" for name in FABRIC_HEALTH if name not in older}
     if machine.major < 510:
         fields.discard("memory.reserved")
     return fields

@@ -12,6 +12,14 @@ import typing as t
 from pathlib import Path
 
 DEPRECATED = "Requested functionality has been deprecated"
+FABRIC_HEALTH = (
+    "bandwidth",
+    "route_recovery_in_progress",
+    "route_unhealthy",
+    "access_timeout_recovery",
+    "summary",
+    "incorrect_configuration",
+)
 MIG_STATES = {True: "Enabled", False: "Disabled"}
 MODELS: dict[str, dict[str, t.Any]] = json.loads(Path(__file__).with_name("models.json").read_text(encoding="utf-8"))
 UNITS = {"clocks": "MHz", "power": "W", "enforced": "W", "memory": "MiB", "utilization": "%"}
@@ -137,6 +145,8 @@ class Gpu:
             "pcie.link.width.max": "16",
             "fabric.state": "Completed" if machine.model["architecture"] in ("Hopper", "Blackwell") else "N/A",
             "fabric.status": "Success" if machine.model["architecture"] in ("Hopper", "Blackwell") else "N/A",
+            # The health of the fabric is N/A on machines with one chassis (H200, driver 580.159.04).
+            **{f"fabric.health.{name}": "N/A" for name in FABRIC_HEALTH},
             "gpu_recovery_action": "None",
         }
 

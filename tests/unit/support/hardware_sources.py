@@ -73,6 +73,7 @@ def _gpus(
         **({"pcie_generation": generation} if generation else {}),
         "pcie_width": 16,
         **({"nvlinks": links} if links else {}),
+        **({"nvlink_domain": 72} if model.startswith("GB") else {}),
     }
 
 

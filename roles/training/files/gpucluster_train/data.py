@@ -81,7 +81,17 @@ def synthetic(vocabulary: int, seed: int) -> Tensor:
 
     A model learns the frequencies first, and then which word follows which, so the loss falls in two phases.
     """
-    generator = torch.Generator().manual_seed(seed)
+    threads = torch.get_num_threads()
+    # Each of some 20,000 operations is small. Threads only wait for each other, and longer if ranks share the CPUs.
+    torch.set_num_threads(1)
+    try:
+        return _grown(vocabulary, torch.Generator().manual_seed(seed))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _grown(vocabulary: int, generator: torch.Generator) -> Tensor:
+    """Return chains of words, one after the other."""
     weights = torch.arange(1, vocabulary + 1, dtype=torch.float64) ** -ZIPF
     bounds = weights.cumsum(0) / weights.sum()
     after = successors(vocabulary, generator)

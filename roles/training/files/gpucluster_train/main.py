@@ -5,8 +5,8 @@
 Train a model by a recipe, on GPUs (NCCL) or on CPUs (gloo).
 
 Exit status: 0 done, 64 the recipe does not fit, or another user can write the checkpoints, 65 the loss is no number, 75
-ended by a signal after a checkpoint (start it again and it goes on), 74 no checkpoint could be written at the end, 1
-any other error.
+ended by a signal after a checkpoint (start it again and it goes on), 74 no checkpoint could be written at the end, 70
+an error before the first step of all, such as ranks that do not find each other, 1 any other error.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import argparse
 import json
 import os
 import sys
+import traceback
+import typing as t
 from pathlib import Path
 
 from . import place, trust
 from . import recipe as recipes
 
-EXIT_REFUSED = 64
+EXIT_REFUSED, EXIT_NO_STEP = 64, 70
 ATTENTION = ("auto", "flash", "cudnn", "efficient", "math")
 
 
@@ -85,6 +87,19 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{options.recipe}: {'; '.join(faults)}", file=sys.stderr)
         return EXIT_REFUSED
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", place.own_cache())
+    trained: list[t.Any] = []
+    try:
+        return _train(options, recipe, rank, trained)
+    except Exception:
+        begun = any(run.recent for run in trained)
+        if begun or (options.checkpoints and any(options.checkpoints.glob("step-*"))):
+            raise
+        traceback.print_exc()
+        return EXIT_NO_STEP
+
+
+def _train(options: argparse.Namespace, recipe: recipes.Recipe, rank: place.Rank, trained: list[t.Any]) -> int:
+    """Train with torch; the run is put into a list, so that it is known after an error."""
     from . import parallel, run  # torch takes seconds
 
     world = parallel.place(rank, options.device)
@@ -94,7 +109,8 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_REFUSED
     with parallel.joined(world):
         try:
-            return run.Run(options, recipe, world).train()
+            trained.append(run.Run(options, recipe, world))
+            return int(trained[0].train())
         except trust.TrustError as error:
             if world.first:
                 print(f"the checkpoints are not read: {error}", file=sys.stderr)

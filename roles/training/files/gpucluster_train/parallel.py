@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
+from .place import interface
+
 if t.TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -64,6 +66,11 @@ def joined(world: World) -> Iterator[None]:
         os.environ[name] = str(value)
     if world.size == 1:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ.get("MASTER_PORT", "0"))
+    elif "GLOO_SOCKET_IFNAME" not in os.environ:
+        # Gloo tells the other ranks what the machine's own name resolves to, which may be 127.0.1.1.
+        hosts = os.environ.get("GPUCLUSTER_HOSTS") or os.environ.get("MASTER_ADDR", "")
+        if found := interface(hosts.split()):
+            os.environ["GLOO_SOCKET_IFNAME"] = found
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if gpu else "gloo",
         timeout=datetime.timedelta(minutes=PATIENCE),

@@ -64,6 +64,23 @@ def test_the_clock(tmp_path: Path, tools: dict[str, tuple[int, str]], expected: 
     assert (clock["synchronized"], clock["offset"]) == expected
 
 
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ((0, "10.0.0.21       STREAM gpu1\n10.0.0.21       DGRAM\nfe80::1%eth0  STREAM\n"), ["10.0.0.21", "fe80::1"]),
+        ((0, "127.0.1.1       STREAM gpu1\n"), ["127.0.1.1"]),
+        ((2, ""), []),
+        ((2, "10.0.0.21 STREAM\n"), None),
+        ((0, ""), None),
+        ((0, "10.0.0.O1       STREAM gpu1\n"), None),
+        ((124, ""), None),
+        ((1, "getent: unknown database\n"), None),
+    ],
+)
+def test_its_own_name(tmp_path: Path, answer: tuple[int, str], expected: list[str] | None) -> None:
+    assert node_facts.Node(FakeTools(timeout=answer), tmp_path).own_name()["addresses"] == expected
+
+
 def test_a_mount_is_missing_or_hangs(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     lines = "nfs:/home /home nfs4 rw 0 0\nnfs:/a /my\\040data nfs4 rw 0 0\n"
@@ -78,3 +95,16 @@ def test_users_resolve_or_not() -> None:
     found = node_facts.users(["root", "nobody-has-this-name"])
 
     assert found == {"root": {"uid": 0, "gid": 0}, "nobody-has-this-name": None}
+
+
+def test_settings_of_nccl(tmp_path: Path) -> None:
+    node = node_facts.Node(lambda *_args: (0, "", ""), tmp_path)
+    assert node.nccl_conf() == ""
+
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/nccl.conf").write_text("NCCL_DEBUG=WARN\n")
+    assert node.nccl_conf() == "NCCL_DEBUG=WARN\n"
+
+    (tmp_path / "etc/nccl.conf").unlink()
+    (tmp_path / "etc/nccl.conf").mkdir()
+    assert node.nccl_conf() is None

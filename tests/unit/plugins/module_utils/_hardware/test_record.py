@@ -55,12 +55,11 @@ def test_alternating_cpu_ids_still_give_one_block_of_logical_cores() -> None:
     assert set(hardware_record.numa_cpus(record, 0)) | set(hardware_record.numa_cpus(record, 1)) == set(range(224))
 
 
-@pytest.mark.parametrize("numa_as_sockets", [True, False])
-def test_cores_of_a_gpu_end_at_the_edges_of_sockets(record: dict[str, t.Any], numa_as_sockets: bool) -> None:
-    per_socket = hardware_record.core_count(record) // hardware_record.slurm_sockets(record, numa_as_sockets)
+def test_cores_of_a_gpu_end_at_the_edges_of_sockets(record: dict[str, t.Any]) -> None:
+    per_socket = hardware_record.core_count(record) // hardware_record.slurm_sockets(record)
 
     for gpu in record["topology"]:
-        cores = hardware_record.gpu_cores(record, gpu, numa_as_sockets)
+        cores = hardware_record.gpu_cores(record, gpu)
         assert cores[0] % per_socket == 0
         assert (cores[-1] + 1) % per_socket == 0
         assert set(hardware_record.numa_cores(record, gpu["numa_node"])) <= set(cores)

@@ -118,7 +118,8 @@ PARSERS: dict[str, tuple[str, Callable[[str], object]]] = {
         lambda text: throughput.copies(text, "x"),
     ),
     "all_reduce_perf": (
-        " 536870912 134217728 float sum -1 2317.2 231.6 347.5 0 2318.1 231.5 347.3 0\n# Out of bounds values : 0 OK\n",
+        " 536870912 134217728 float sum -1 2317.2 231.6 347.5 0 2318.1 231.5 347.3 0\n# Out of bounds values : 0 OK\n"
+        "# Avg bus bandwidth : 347.4\n",
         throughput.busbw,
     ),
     "ib_write_bw": (" 65536      5000             392.11             391.90             0.747\n", throughput.average),
@@ -243,3 +244,10 @@ def test_a_field_that_an_old_driver_does_not_know_costs_only_its_own_check() -> 
     assert verdicts["gpu_ecc"].status == "healthy"
     assert verdicts["gpu_remap"].status in ("healthy", "unknown")
     assert len([call for call in machine.calls if call[1].startswith("--query-gpu")]) == 2
+
+
+def test_a_mount_of_a_user_hides_no_other() -> None:
+    """The kernel escapes blanks and line breaks in its name, and no other character that ends lines."""
+    found = storage.parse_mounts("/dev/sda1 / ext4 rw 0 0\nx /tmp/m\fx\u2028y fuse.x rw 0 0\nnfs:/a /a nfs4 rw 0 0\n")
+
+    assert list(found) == ["/", "/tmp/m\fx\u2028y", "/a"]

@@ -10,12 +10,14 @@ import typing as t
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import dcgm
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.process import DONE, Result
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.verdict import UnknownError
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
 
 if t.TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.process import Result
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.verdict import Verdict
 
 SIZE = "DGX_H100"
@@ -48,11 +50,11 @@ class Dcgmi:
         return machines.says(self.text if self.enabled else DISABLED, 0 if self.enabled else 255)(argv, "")
 
 
-def judged(tool: machines.Tool | None, **params: t.Any) -> Verdict:
-    machine = machines.healthy(SIZE)
+def judged(tool: machines.Tool | None, size: str = SIZE, **params: t.Any) -> Verdict:
+    machine = machines.healthy(size)
     if tool:
         machine.tools["dcgmi"] = tool
-    config = machines.expectations(SIZE, dcgm_health={"group": 0, **params})
+    config = machines.expectations(size, dcgm_health={"group": 0, **params})
     return machines.judge(machine, config, names=["dcgm_health"])["dcgm_health"]
 
 
@@ -75,6 +77,54 @@ def test_a_warning_is_told_and_drains_no_node() -> None:
 
     assert verdict.status == "healthy"
     assert "DCGM warns: GPU 3: PCIe system: Warning" in verdict.reason
+
+
+def nvlink_down(overall: str = "Failure", **others: str) -> str:
+    """Return a report of a PCIe GPU without a bridge, as reported in public; others are watches with their values."""
+
+    def watch(value: str, says: str) -> dict[str, t.Any]:
+        return {"value": value, "children": {"Errors": {"children": {"e0": {"value": value, "overflow": [says]}}}}}
+
+    watches = {"NVLINK system": watch("Failure", "GPU 0's NvLink link 0 is currently down")}
+    watches.update({f"{name} system": watch(value, REPLAYS) for name, value in others.items()})
+    gpu = {"0": {"value": overall, "children": watches}}
+    return json.dumps({"body": {"Overall Health": {"value": overall}, "GPU": {"children": gpu}}})
+
+
+@pytest.mark.parametrize("size", ["standard_nc24ads_a100_v4", "standard_nc24rs_v3", "standard_nc40ads_h100_v5"])
+def test_the_nvlink_watch_does_not_apply_without_links(size: str) -> None:
+    for text in (nvlink_down(), report("Failure", NVLINK="Failure")):
+        verdict = judged(Dcgmi(text), size)
+
+        assert verdict.status == "healthy"
+        assert "does not apply: GPU" in verdict.reason
+        assert "NVLINK system" in verdict.reason
+
+
+def test_a_record_with_links_fails_for_a_link_that_is_down() -> None:
+    verdict = judged(Dcgmi(nvlink_down()))
+
+    assert verdict.status == "unhealthy"
+    assert "GPU 0 NVLINK system: e0: Failure: GPU 0's NvLink link 0 is currently down" in verdict.reason
+
+
+def test_what_does_not_apply_hides_no_other_watch() -> None:
+    size = "standard_nc24ads_a100_v4"
+    verdict = judged(Dcgmi(nvlink_down(PCIe="Failure")), size)
+
+    assert verdict.status == "unhealthy"
+    assert "GPU 0 PCIe system: e0: Failure" in verdict.reason
+    assert "NVLINK" not in verdict.reason
+    assert judged(Dcgmi(nvlink_down(PCIe="Warning")), size).reason.startswith("DCGM warns: GPU 0 PCIe system: e0: Warn")
+    assert judged(Dcgmi(report("Failure")), size).status == "unhealthy"
+    assert judged(Dcgmi(report("Failure", NVLINK="Warning")), size).status == "unhealthy"
+
+
+def test_a_site_names_the_watches_that_it_ignores() -> None:
+    text = report("Failure", PCIe="Failure")
+
+    assert judged(Dcgmi(text), ignored_watches=["pcie"]).status == "healthy"
+    assert judged(Dcgmi(text), ignored_watches=["Memory"]).status == "unhealthy"
 
 
 def test_watches_are_enabled_after_a_start_of_the_service() -> None:
@@ -110,3 +160,26 @@ def test_without_a_report_the_check_is_never_green(tool: machines.Tool | None, s
 def test_the_check_runs_only_where_it_was_requested() -> None:
     assert "dcgm_health" not in machines.expectations(SIZE)["sets"]["fast"]
     assert "dcgm_health" in machines.expectations(SIZE, dcgm_health={"group": 0})["sets"]["fast"]
+
+
+def beside_nvlink(**watches: t.Any) -> Result:
+    """Return a report of one GPU with an ignored failure of NVLink, and other watches."""
+    nvlink = {"value": "Failure", "children": {"Errors": {"overflow": ["GPU 0's NvLink link 0 is down"]}}}
+    children = {"NVLink system": nvlink, **{name.replace("_", " "): one for name, one in watches.items()}}
+    body = {"Overall Health": {"value": "Failure"}, "GPU": {"children": {"0": {"children": children}}}}
+    return Result(DONE, 0, json.dumps({"body": body}))
+
+
+def test_an_ignored_watch_hides_no_other() -> None:
+    memory = {"value": "Failure", "children": {"Errors": {"overflow": ["A DBE"]}}}
+
+    assert dcgm.judge(beside_nvlink(), ["NVLINK"]).status == "healthy"
+    found = dcgm.judge(beside_nvlink(Memory_system=memory), ["NVLINK"])
+    assert (found.status, "Memory system: Failure: A DBE" in found.found) == ("unhealthy", True)
+    for odd in ({"value": "FAILURE"}, {"value": "Failure", "children": ["x"]}):
+        with pytest.raises(UnknownError):
+            dcgm.judge(beside_nvlink(Memory_system=odd), ["NVLINK"])
+    assert (
+        dcgm.judge(beside_nvlink(Memory_system={"value": "Failure", "overflow": [{}]}), ["NVLINK"]).status
+        == "unhealthy"
+    )

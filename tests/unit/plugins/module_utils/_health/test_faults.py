@@ -59,13 +59,46 @@ def _log(text: str) -> Fault:
 
 FAULTS: list[tuple[str, Fault, str, str]] = [
     ("gpu_model", _gpu(4, name="NVIDIA A100-SXM4-80GB"), "unhealthy", "expected H100 with 81559 MiB, found GPU 4"),
-    ("gpu_model", _gpu(4, name=""), "unhealthy", "found GPU 4 (00000009:00:00.0): no name"),
+    ("gpu_model", _gpu(4, name=""), "unknown", "GPU 4 (00000009:00:00.0): name is ''"),
     ("gpu_model", _gpu(4, memory__total="40960"), "unhealthy", "found GPU 4 (00000009:00:00.0): 40960 MiB"),
+    ("gpu_model", _gpu(4, memory__total="[N/A]"), "unknown", "memory.total is '[N/A]', not a number"),
+    ("gpu_model", _gpu("*", memory__total="[N/A]"), "unknown", "memory.total is '[N/A]', not a number"),
+    ("gpu_model", _gpu("*", memory__total="[N/A]", name="NVIDIA GB10"), "unhealthy", "NVIDIA GB10"),
+    ("gpu_model", _gpu("*", memory__total="[N/A]", name="NVIDIA GB10 H100"), "healthy", ""),
+    ("gpu_model", _gpu("*", memory__total="", name="NVIDIA GB10 H100"), "unknown", "not a number"),
+    ("gpu_model", _gpu("*", memory__total="[Unknown Error]"), "unknown", "not a number"),
     ("gpu_ecc", _gpu(1, ecc__mode__current="Disabled"), "unhealthy", "found GPU 1 (00000002:00:00.0): ECC Disabled"),
     ("gpu_ecc", _gpu(1, ecc__errors__uncorrected__volatile__sram="1"), "unhealthy", "1 uncorrected in SRAM"),
     ("gpu_ecc", _gpu(1, ecc__errors__uncorrected__volatile__dram="2"), "unhealthy", "2 uncorrected in DRAM"),
     ("gpu_ecc", _gpu(1, ecc__errors__corrected__volatile__dram="20000001"), "unhealthy", "20000001 corrected in DRAM"),
     ("gpu_ecc", _gpu(1, ecc__errors__corrected__volatile__sram="10000"), "healthy", ""),
+    (
+        "gpu_ecc",
+        _gpu(1, ecc__errors__uncorrected__volatile__dram="[N/A]", ecc__errors__uncorrected__volatile__sram="[N/A]"),
+        "unknown",
+        "GPU 1 (00000002:00:00.0): ecc.errors.uncorrected.volatile.sram is '[N/A]', ecc.errors.uncorrected.vol",
+    ),
+    ("gpu_ecc", _gpu(1, ecc__errors__uncorrected__volatile__dram="[N/A]"), "unknown", "volatile.dram is '[N/A]'"),
+    (
+        "gpu_ecc",
+        _gpu(1, ecc__errors__uncorrected__volatile__dram="[N/A]", ecc__errors__uncorrected__volatile__sram="1"),
+        "unhealthy",
+        "1 uncorrected in SRAM",
+    ),
+    *(
+        (check, _gpu(1, **{field: ""}), "unknown", f"GPU 1 (00000002:00:00.0): {field.replace('__', '.')} is ''")
+        for check, field in (
+            ("gpu_count", "gpu_recovery_action"),
+            ("gpu_ecc", "ecc__mode__current"),
+            ("gpu_ecc", "ecc__errors__corrected__volatile__dram"),
+            ("gpu_ecc", "ecc__errors__uncorrected__volatile__sram"),
+            ("gpu_fabric", "mig__mode__current"),
+            ("gpu_clocks", "clocks__applications__graphics"),
+            ("gpu_remap", "remapped_rows__pending"),
+            ("gpu_remap", "remapped_rows__uncorrectable"),
+            ("gpu_fabric", "fabric__state"),
+        )
+    ),
     ("gpu_temperature", _gpu(6, temperature__gpu="94"), "unhealthy", "expected at most 93 C, found GPU 6"),
     ("gpu_temperature", _gpu(6, temperature__gpu="93"), "healthy", ""),
     ("gpu_temperature", _gpu(6, temperature__gpu="[N/A]"), "unknown", "'[N/A]', not a number"),

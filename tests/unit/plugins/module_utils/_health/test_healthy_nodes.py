@@ -18,7 +18,8 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import nv
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
 from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
-ROUNDS = 1000
+# All rounds on one size show what adds up; on the others, a tenth shows what their hardware changes.
+ROUNDS = {"standard_nd96isr_h100_v5": 1000}
 MACHINES = "tests/unit/plugins/module_utils/_health/machines.py"
 
 
@@ -33,7 +34,7 @@ def test_a_healthy_machine_has_what_every_check_reads() -> None:
 
 
 @pytest.mark.parametrize("size", machines.SIZES)
-def test_thousand_rounds_on_a_healthy_node_drain_nothing(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rounds_on_a_healthy_node_drain_nothing(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = machines.expectations(size)
     names = machines.prepared(config)
     machine = machines.healthy(size)
@@ -43,7 +44,7 @@ def test_thousand_rounds_on_a_healthy_node_drain_nothing(size: str, monkeypatch:
     remembered: dict[str, dict[str, object]] = {}
 
     bad = []
-    for number in range(ROUNDS):
+    for number in range(ROUNDS.get(size, 100)):
         machines.age(machine, dice)
         verdicts = machines.judge(machine, config, remembered, names)
         bad += [
@@ -53,7 +54,7 @@ def test_thousand_rounds_on_a_healthy_node_drain_nothing(size: str, monkeypatch:
         ]
         assert not bad
 
-    # What is remembered after a thousand rounds still is a small file.
+    # What is remembered after all rounds still is a small file.
     assert len(json.dumps(remembered)) < 300_000
 
 

@@ -33,6 +33,9 @@ FORGED = [
     # A line break in the option stays in its record.
     f"3,900,5000000,-;tmpfs: Unknown parameter 'a\\x0a{XID}, b'",
     # The kernel begins these messages with the name of a process, of which it keeps 15 characters.
+    *(f"4,900,5000000,-;{XID[:15]}{end} invoked oom-killer: order=0" for end in ("", ":", "[77]:")),
+    "4,900,5000000,-;NVRM: Xid (0000: page allocation failure: order:9",
+    "4,900,5000000,-;nvidia-nvswitch: page allocation failure: order:9",
     f"6,900,5000000,-;{XID[:15]}[77]: segfault at 0 ip 0000000000401136 sp 00007ffd error 6 in a.out[401000+1000]",
     "4,900,5000000,-;NVRM: Xid (1): invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
     "4,900,5000000,-;NVRM: Xid (01):: page allocation failure: order:9, mode:0xdc0, nodemask=(null)",
@@ -129,6 +132,7 @@ def _status(*lines: str) -> tuple[str, str]:
     return verdict.status, verdict.reason
 
 
+NVSWITCH = "nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 20034"
 CHANGED = "[1.0] NVRM: Xid (PCI:0000:00:{}): 154, GPU recovery action changed from 0x0 (None) to {}"
 NVLINK5 = "[1.0] NVRM: Xid (PCI:0009:01:00): {}, {} (0x021425c6 0x0 0x0 0x0 0x0 0x0)"
 
@@ -142,6 +146,31 @@ NVLINK5 = "[1.0] NVRM: Xid (PCI:0009:01:00): {}, {} (0x021425c6 0x0 0x0 0x0 0x0 
         ([CHANGED.format("1e", "0x9 (Something New)")], "unhealthy", "(Something New)"),
         ([CHANGED.format("1e", "0x3 (Drain P2P)")], "healthy", "seen without being a fault: Xid 154"),
         ([CHANGED.format("1e", "0x0 (None)")], "healthy", "no fatal Xid since boot"),
+        # Lines that are not understood
+        (
+            [CHANGED.format("1e", "0x1 (GPU Res")],
+            "unknown",
+            "unreadable: NVRM: Xid (PCI:0000:00:1e): 154, GPU recovery",
+        ),
+        (["[1.0] NVRM: Xid (PCI:0000:00:1e): 7g, pid=1"], "unknown", "not understood: unreadable: NVRM: Xid (PCI:0000"),
+        (["[1.0] NVRM: Xid (PCI:0000:O0:1e): 79, pid=1"], "unknown", "unreadable: NVRM: Xid (PCI:0000:O0:1e): 79"),
+        (["[1.0] NVRM: Xid (0000:00:1e): , pid=1"], "unknown", "unreadable: NVRM: Xid (0000:00:1e): , pid=1"),
+        (["[1.0] NVRM: Xid (PCI:0000:00:1e): 7g", "[1.0] NVRM: Xid (PCI:0000:00:1e): 79"], "unhealthy", "Xid 79"),
+        (
+            ["[1.0] nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 20034, F4tal, Link 30"],
+            "unknown",
+            "unreadable: nvidia-nv",
+        ),
+        (
+            ["[1.0] nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 20034, Severity 1 Engine instance 30"],
+            "healthy",
+            "no fatal",
+        ),
+        (
+            ["[1.0] nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 20034, Data {0x00140004, 0x00100000}"],
+            "healthy",
+            "no fatal",
+        ),
         # The last action of each device decides.
         ([CHANGED.format("1e", "0x1 (GPU Reset Required)"), CHANGED.format("1e", "0x0 (None)")], "healthy", ""),
         ([CHANGED.format("1e", "0x1 (GPU Reset Required)"), CHANGED.format("1f", "0x0 (None)")], "unhealthy", "00:1e"),
@@ -211,3 +240,18 @@ def test_figures_have_the_same_classes() -> None:
         ("0009:01:00", "149"): "fault",
         ("0000:4e:00.0", ""): "fault",
     }
+
+
+def test_a_log_with_nul_characters_hides_no_event() -> None:
+    """A log in UTF-16, and a file that lost its end with the power, have such characters."""
+    line = "4,9,12345678,-;NVRM: Xid (PCI:0001:00:00): 79, pid=1"
+
+    for damaged in ("\0".join(line), f"\0\0\0{line}", f"{line}\0\0"):
+        assert [one.number for one in xid.events([damaged])] == [79]
+
+
+@pytest.mark.parametrize("lost", ["recovery", "GPU recovery", "action", "changed", "to"])
+def test_an_action_without_one_of_its_words_is_not_understood(lost: str) -> None:
+    line = CHANGED.format("1e", "0x1 (GPU Reset Required)").replace(lost, " " * len(lost), 1)
+
+    assert [one.kind for one in xid.events([line])] == [xid.UNREADABLE]

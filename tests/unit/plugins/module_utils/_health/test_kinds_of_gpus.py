@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.process import DONE, Result
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.verdict import worst
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
@@ -170,3 +171,50 @@ def test_only_errors_of_a_link_are_counted(grown: str, status: str) -> None:
 
     assert verdict.status == status, verdict.reason
     assert grown in verdict.reason or status == "healthy"
+
+
+def _slices(slices: dict[str, int], *positions: int, answer: str | None = None) -> t.Any:
+    """Return the verdict of gpu_count on a node with two slices of 3g.40gb on each of these GPUs."""
+    machine = _divided(*positions)
+    if answer is not None:
+        simulated = _smi(machine)
+        machine.tools["nvidia-smi"] = lambda argv, stdin: (
+            Result(DONE, 0, answer) if "-L" in argv else simulated(argv, stdin)
+        )
+    config = machines.expectations(SIZE, gpu_count={"slices": slices})
+    return machines.judge(machine, config, names=["gpu_count"])["gpu_count"]
+
+
+def test_all_slices_of_the_record_are_healthy() -> None:
+    verdict = _slices({"3g.40gb": 16}, *EVERY)
+
+    assert (verdict.status, verdict.reason) == ("healthy", "16 slices 3g.40gb")
+
+
+def test_a_slice_that_is_missing_is_named() -> None:
+    verdict = _slices({"3g.40gb": 16}, *EVERY[1:])
+    other = _slices({"3g.40gb": 16, "1g.10gb": 8}, *EVERY)
+
+    assert verdict.status == other.status == "unhealthy"
+    assert "14 of 3g.40gb (GPU 1: 2, GPU 2: 2" in verdict.reason
+    assert "GPU 0" not in verdict.reason
+    assert "0 of 1g.10gb" in other.reason
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "  MIG 3g.40gb     Device  0: (UUID: MIG-1)\n",
+        "GPU 0: NVIDIA H100 (UUID: GPU-1)\n  MIG 3g.40gb     Dev",
+        "GPU 0: NVIDIA H100 (UUID: GPU-1)\n  MIG 3g.40gb     Device  0: (UUID: ERR!)\n",
+        "".join(f"GPU {gpu}: NVIDIA H100 (UUID: GPU-{gpu})\n" for gpu in range(7)),
+        "GPU 0: NVIDIA H100 (UUID: GPU-1)\n" + "  MIG 3g.40gb     Device  0: (UUID: MIG-1)\n" * 2,
+        "GPU 0: NVIDIA H100 (UUID: GPU-1)\n  MIG 3g.4\x000gb     Device  0: (UUID: MIG-1)\n",
+    ],
+)
+def test_a_list_of_slices_that_is_not_understood_is_unknown(answer: str) -> None:
+    verdict = _slices({"3g.40gb": 16}, *EVERY, answer=answer)
+
+    assert verdict.status == "unknown"
+    assert "-L printed" in verdict.reason

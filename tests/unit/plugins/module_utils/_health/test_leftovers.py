@@ -170,6 +170,8 @@ def test_no_name_in_slurm_is_taken_for_that_of_a_job() -> None:
         "0::/system.slice/slurmd.service": "",
         "0::/system.slice/gpu1_slurmd.service/x": "",
         f"{SCOPE}/job_7/step_0/user/task_0/slurmstepd.scope/job_9": "job_7",
+        # A user names groups of the own service; these characters end lines for str.splitlines.
+        **dict.fromkeys((f"0::/user.slice/a{end}0::/slurmstepd.scope/job_9" for end in "\f\x1e\u2028\r"), None),
         "": None,
     }
 

@@ -108,9 +108,10 @@ def test_a_pipe_without_a_writer_does_not_block(tmp_path: Path) -> None:
 
 
 def test_kernel_log_is_read_in_any_form(tmp_path: Path) -> None:
-    (tmp_path / "log").write_text("[    1.000000] a\n[    2.000000] b\n")
+    # A user can write the second line break into a record.
+    (tmp_path / "log").write_text("[    1.000000] a\n[    2.000000] b\u2028[    3.000000] c\n", encoding="utf-8")
 
-    assert Machine().kernel_log(str(tmp_path / "log")) == ["[    1.000000] a", "[    2.000000] b"]
+    assert Machine().kernel_log(str(tmp_path / "log")) == ["[    1.000000] a", "[    2.000000] b\u2028[    3.000000] c"]
     with pytest.raises(OSError, match="No such file"):
         Machine(root=str(tmp_path)).kernel_log("/dev/kmsg")
 

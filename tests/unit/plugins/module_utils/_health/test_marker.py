@@ -270,3 +270,18 @@ def test_what_is_not_proved_yet_is_named() -> None:
     slurm = FakeSlurm("IDLE+DRAIN", "NHC: gpu_count, nvlink: expected 8")
 
     assert mark(slurm, WELL).text == "not proved healthy yet: nvlink"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NodeName=a\n   State=IDLE+DRA\ufffdIN\n",
+        "NodeName=a\n   State=N/A\n",
+        "NodeName=a\n   State=IDLE+DRAIN Wei",
+        "",
+    ],
+)
+def test_a_node_that_is_not_understood_is_not_marked(text: str) -> None:
+    """Without its last lines, a node of ours looks drained by a person."""
+    with pytest.raises(marker.MarkError, match="scontrol shows no state, or is cut"):
+        marker.node(text)

@@ -110,6 +110,8 @@ def test_a_second_program_waits_and_then_remembers_nothing(tmp_path: Path) -> No
     third.load(wait=0.1)
 
     assert "holds the lock" in second.trouble
+    # Who can read a file can lock it.
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.rglob("lock")] == [0o600]
     assert third.checks == {"memory": {"keep": 1}}
     assert not third.trouble
 

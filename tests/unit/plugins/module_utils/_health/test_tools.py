@@ -41,7 +41,7 @@ class Bench:
     """This machine with one adapter below another root, and an empty PATH."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder = folder
+        self.folder, self.gpus = folder, 8
         self.root = folder / "root"
         for path, text in machines.adapter_files("mlx5_ib0", "InfiniBand", 400).items():
             file = Path(f"{self.root}{path}")
@@ -63,6 +63,7 @@ class Bench:
 
     def judge(self, check: str, least: float, **tools: str) -> Verdict:
         params = {**machines.expectations(SIZE)["checks"][check], "timeout_seconds": 20}
+        params |= {"gpus": self.gpus} if "gpus" in params else {}
         params["gbps_min" if check == "nvlink_allreduce" else "gbitps_min"] = least
         config = {"checks": {check: params}, "tools": tools}
         ((verdict, _after),) = checks.run([check], config, Machine(60, str(self.root)), {})
@@ -77,6 +78,13 @@ def test_nvlink_is_measured(bench: Bench, where: str) -> None:
     assert bench.judge("nvlink_allreduce", 340, **tools).line() == "nvlink_allreduce: healthy: 347.53 GB/s"
     assert bench.judge("nvlink_allreduce", 460, **tools).status == "unhealthy"
     assert "-g 8 -b 16G -e 16G" in (bench.folder / "calls").read_text(encoding="utf-8")
+
+
+def test_a_node_with_one_gpu_has_no_bandwidth_between_gpus(bench: Bench) -> None:
+    bench.gpus = 1
+    verdict = bench.judge("nvlink_allreduce", 340)
+
+    assert verdict.line() == "nvlink_allreduce: not applicable: not measured: one GPU"
 
 
 @pytest.mark.parametrize("where", ["path", "opt/perftest/bin", "anywhere"])

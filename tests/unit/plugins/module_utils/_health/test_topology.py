@@ -14,7 +14,10 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.nccl_topology import nccl_topology
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import topology
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import network, topology
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.case import Case
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.machine import Machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.verdict import NotApplicableError
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
 from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
@@ -152,6 +155,36 @@ def test_a_file_made_from_the_machine_has_the_machines_cpus() -> None:
     assert topology.judge("/x", text, config["devices"], config["cpus"]).status == "healthy"
 
 
+@pytest.mark.parametrize(
+    ("gpu", "file", "status", "reason"),
+    [
+        ("0000:00:07.0", OK, "healthy", "/opt/own.xml names its GPUs"),
+        ("000f:00:00.0", OK, "unhealthy", "GPU 000f:00:00.0 is not in the file"),
+        ("0000:00:07.0", "<system>", "unhealthy", "in the form that NCCL uses"),
+        ("0000:00:07.0", None, "unhealthy", "no such file"),
+    ],
+    ids=["own", "foreign", "broken", "missing"],
+)
+def test_a_file_that_nccl_conf_names_is_judged_without_a_record(
+    tmp_path: Path, gpu: str, file: str | None, status: str, reason: str
+) -> None:
+    """It was set by hand, and may be that of another machine."""
+    pci = f"sys/bus/pci/devices/{gpu}"
+    files = {"etc/nccl.conf": "NCCL_DEBUG=WARN\nNCCL_TOPO_FILE=/opt/own.xml\n", f"{pci}/vendor": "0x10de\n"}
+    files |= {f"{pci}/class": "0x030200\n", **({} if file is None else {"opt/own.xml": file})}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    case = Case(Machine(60, str(tmp_path)), {"path": None, "devices": None, "cpus": {}})
+    finding = topology.check(case)
+
+    assert finding.status == status
+    assert reason in finding.reason
+    (tmp_path / "etc/nccl.conf").unlink()
+    with pytest.raises(NotApplicableError):
+        topology.check(case)
+
+
 def test_the_program_holds_the_judge(tmp_path: Path) -> None:
     program = tmp_path / "gpucluster-check"
     program.write_bytes(zipapp.build("_health.cli", sys.executable))
@@ -169,3 +202,10 @@ def test_the_program_holds_the_judge(tmp_path: Path) -> None:
     )
 
     assert "nccl_topology: healthy: " in done.stdout, done.stdout + done.stderr
+
+
+def test_a_machine_without_a_physical_interface_has_no_ethernet_to_judge(tmp_path: Path) -> None:
+    case = Case(Machine(60, str(tmp_path)), {"interfaces": []})
+
+    with pytest.raises(NotApplicableError, match="no physical interface is set up"):
+        network.ethernet(case)

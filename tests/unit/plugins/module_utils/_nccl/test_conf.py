@@ -53,3 +53,10 @@ def test_each_accepted_setting_is_one_line(wanted: dict[str, t.Any]) -> None:
     if not conf.problems(wanted):
         lines = conf.render(wanted).split("\n")
         assert lines == [*(f"{name}={value}" for name, value in sorted(wanted.items())), ""]
+
+
+def test_a_file_is_read_as_nccl_reads_it() -> None:
+    text = "# by hand\nNCCL_DEBUG=WARN\nNCCL_TOPO_FILE=/x\nNCCL_TOPO_FILE=/y\nno setting\n"
+
+    assert conf.read(text) == {"NCCL_DEBUG": "WARN", "NCCL_TOPO_FILE": "/x"}
+    assert conf.read("") == {}

@@ -119,14 +119,93 @@ def test_a_cut_output_is_never_a_pass(cut: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "prefix", ["[1,0]<stdout>:", "  [1,0]<stdout>:", "\t[1,12]<stdout>:   ", "0: ", " 7: ", "\t", ""]
+    "prefix",
+    [
+        *("[1,0]<stdout>:", "  [1,0]<stdout>:", "\t[1,12]<stdout>:   ", "0: ", " 7: ", "\t", ""),
+        *("[prterun-n1-1234@1,0]<stdout>:", "[prterun-n1-1234@1,0][n1:77]<stdout>:", "[prterun-n1-1234@1,0]<stdout>: "),
+        *("[0] ", "[default0]:", "Wed Nov 25 10:11:12 2026<stdout>:", "Wed Nov 25 10:11:12 2026[1,0]<stdout>:"),
+        *("2026-11-25T10:11:12.123Z ", "[2026-11-25 10:11:12] [0] ", "10:11:12.5 0: ", "Nov  5 10:11:12 "),
+        *("n1: ", "10.0.0.1: ", "rank0: ", "Nov 25 10:11:12 n1 slurmd[77]: ", "2026-11-25T10:11:12+00:00 n1 job[7]: "),
+        *("1763623000 ", "1763623000.123 ", "1763623000123 ", "1763623000: ", "n1: 1763623000.5 "),
+    ],
 )
 @pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_prefixes_of_launchers_change_nothing(prefix: str, path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     prefixed = "\n".join(prefix + line for line in text.splitlines())
 
-    assert perf_tests.parse(prefixed)._replace(errors=[]) == perf_tests.parse(text)._replace(errors=[])
+    # Only a failure says them.
+    found, wanted = (perf_tests.parse(one)._replace(errors=[], said="") for one in (prefixed, text))
+    assert found == wanted
+
+
+def rows_of(text: str) -> list[int]:
+    return [number for number, line in enumerate(text.splitlines()) if re.match(r" +\d+ +\d+ +[a-z]", line)]
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.relative_to(FIXTURES)))
+def test_a_table_with_a_row_too_few_or_too_many_is_no_measurement(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    assert perf_tests.damage(perf_tests.parse(text)) is None
+
+    for place in rows_of(text):
+        twice = perf_tests.parse("\n".join([*lines[: place + 1], *lines[place:]]))
+        assert "there twice" in str(perf_tests.damage(twice))
+        # Of many rows of one size, one with the mean of all can be lost without a trace.
+        if len({lines[row].split()[0] for row in rows_of(text)}) > 1:
+            fewer = perf_tests.parse("\n".join([*lines[:place], *lines[place + 1 :]]))
+            assert perf_tests.damage(fewer), lines[place]
+
+
+@pytest.mark.parametrize(("old", "new"), [("347.53", "947.53"), ("347.53", "3475.3"), ("347.53", "34O.53")])
+def test_a_damaged_figure_is_no_measurement(old: str, new: str) -> None:
+    text = read("2.19.6/4xh200-allreduce-g4.txt").replace(old, new)
+
+    assert "rows are lost, doubled or damaged" in str(perf_tests.problem(perf_tests.parse(text)))
+
+
+def table(*sizes: int) -> str:
+    """Return a table whose rows of equal sizes have other times."""
+    half = "{number}.5 10.00 10.00 0"
+    rows = [f"{size} {size // 4} float sum -1 {half} {half}".format(number=number) for number, size in enumerate(sizes)]
+    return "\n".join([*rows, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 10"])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ([1 << power for power in range(20, 30)], None),
+        ([1 << power for power in range(20, 30) if power != 25], "between 16777216 and 67108864 bytes"),
+        ([1 << power for power in range(20, 34, 2) if power != 26], "between 16777216 and 268435456 bytes"),
+        ([1000, 2000, 3000, 4000, 5000], None),  # -i
+        ([1000, 2000, 4000, 5000], "between 2000 and 4000 bytes"),
+        ([0, 48, 96, 240, 496, 1008], None),  # rounded to multiples of three ranks
+        ([8, 16, 32, 8, 16, 32], None),  # two types
+        ([8, 16, 32, 8, 32], "the same sizes in the same order"),
+        ([9048576000, 2097152, 4194304, 8388608], "the same sizes in the same order"),
+        ([1 << 33], None),
+    ],
+)
+def test_sizes_grow_by_one_factor_or_step(sizes: list[int], words: str | None) -> None:
+    found = perf_tests.problem(perf_tests.parse(table(*sizes)))
+
+    assert found is None if words is None else words in str(found)
+
+
+def test_programs_that_ran_alone_are_named_as_that() -> None:
+    """Eight programs on one node, built without MPI: each has the rank 0 of one, and a bus bandwidth of 0."""
+    one = """\
+#  Rank  0 Group  0 Pid {pid} on  n1 device  {device} [0000:00:0{device}] NVIDIA H100 80GB HBM3
+  8589934592  2147483648  float  sum  -1  500{device}.6  1715.44  0.00  0  0.78  43046.10  0.00  N/A
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 0
+"""
+    report = perf_tests.parse("".join(one.format(pid=70 + device, device=device) for device in range(8)))
+
+    words = "8 programs ran, each alone: every one has a rank 0. The program was built without MPI"
+    assert str(perf_tests.problem(report)).startswith(words)
+    assert perf_tests.problem(perf_tests.parse(one.format(pid=70, device=0))) is None
 
 
 def test_lines_of_nccl_inside_the_table_are_passed_over() -> None:
@@ -194,3 +273,87 @@ def test_a_size_that_ranks_round_down_is_the_one_that_was_asked_for() -> None:
     row = "  1048560  262140  float  none  -1  12.3  1.0  1.0  0  12.3  1.0  1.0  0"
 
     assert perf_tests.too_small(perf_tests.parse(row), "1M", "1M", 2) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "printed", "message"),
+    [
+        pytest.param(
+            127,
+            "srun: error: gpu1: task 0: Exited\nx: error while loading shared libraries: libnccl.so.2",
+            "command or library not found: x: error while loading shared libraries: libnccl.so.2",
+            id="library",
+        ),
+        pytest.param(
+            2,
+            "slurmstepd: error: execve(): x: No such file or directory\nsrun: error: a: task 0: Exited",
+            "exit status 2: slurmstepd: error: execve(): x: No such file or directory",
+            id="no-program",
+        ),
+        pytest.param(2, "x: unknown option -q", "exit status 2: x: unknown option -q", id="argument"),
+    ],
+)
+def test_a_failure_says_what_the_program_wrote(code: int, printed: str, message: str) -> None:
+    assert perf_tests.problem(perf_tests.parse(printed), code) == message
+
+
+def test_programs_that_ran_alone_are_named_without_ranks_and_with_equal_pids() -> None:
+    """In containers, all programs may have the same PID; and not every build prints its ranks."""
+    text = (FIXTURES / "2.19.6/4xh200-allreduce-g4.txt").read_text(encoding="utf-8")
+    unranked = "".join(line for line in text.splitlines(keepends=True) if "Rank" not in line)
+
+    for one in (text, unranked):
+        assert perf_tests.problem(perf_tests.parse(one)) is None
+        assert "2 programs ran, each alone" in str(perf_tests.problem(perf_tests.parse(one + one)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "By default, the number of ranks of each node is half of its cores; use --map-by",
+        "gpu1:1:2 [0] NCCL INFO Using 24 channels, double binary trees were chosen for 8 nodes",
+    ],
+)
+def test_prose_among_the_rows_is_no_damage(line: str) -> None:
+    text = (FIXTURES / "2.19.6/2xh200-srun-pmix.txt").read_text(encoding="utf-8")
+
+    assert perf_tests.damage(perf_tests.parse(f"{line}\n{text}")) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        # The average is the same without a small figure.
+        ("    24.64    0.00    0.00 ", "    24.64    0,00    0.00 ", "is not understood"),
+        ("    24.64    0.00    0.00 ", "    24.64    0.00   -0.00 ", "is not understood"),
+        ("           8             2     float", "          -8             2     float", "is not understood"),
+        ("#  Rank  2 Group", "#  Rank  0x Group", "'#  Rank  0x Group  0 Pid"),
+        ("#  Rank  2 Group", "#  Rank  7 Group", "the ranks [0, 1, 3, 7] are listed"),
+        ("#  Rank  2 Group", "#  Lost  2 Group", "the ranks [0, 1, 3] are listed"),
+        ("#  Rank  3 Group", "#  Lost  3 Group", "the ranks [0, 1, 2] are listed"),
+    ],
+)
+def test_a_row_or_a_rank_that_is_not_understood_is_said(old: str, new: str, words: str) -> None:
+    text = read("2.19.6/4xh200-allreduce-g4.txt")
+    assert old in text
+
+    assert words in str(perf_tests.problem(perf_tests.parse(text.replace(old, new))))
+
+
+def test_wrong_results_are_wrong_without_their_word() -> None:
+    text = read("2.19.6/4xh200-hypercube.txt").replace("FAILED", "")
+
+    assert str(perf_tests.problem(perf_tests.parse(text))).startswith("wrong results: ")
+
+
+def test_a_root_that_is_no_number_raises_nothing() -> None:
+    text = read("2.19.6/4xh200-allreduce-g4.txt").replace("     sum      -1    24.64", "     sum   1e999    24.64")
+
+    assert perf_tests.parse(text).rows[0].root is None
+
+
+@pytest.mark.parametrize("value", ['"N/A"', "null", "-1", "1e999", "[]", "true"])
+def test_json_with_a_value_that_is_no_figure_is_damaged(value: str) -> None:
+    text = read("2.19.6/4xh200-allreduce.json").replace('"bus_bw": 0.057516', f'"bus_bw": {value}')
+
+    assert perf_tests.problem(perf_tests.parse_json(text)) == "no error: the JSON file is cut or damaged"

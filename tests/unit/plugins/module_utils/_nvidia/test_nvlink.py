@@ -12,7 +12,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report im
 
 STATE = (
     "GPU 0: NVIDIA H200 (UUID: GPU-1)\n\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n"
-    "GPU 1: NVIDIA H200 (UUID: GPU-2)\n"
+    "GPU 1: NVIDIA H200 (UUID: GPU-2)\nNVML: Unable to retrieve NVLink information as all links are inActive\n"
 )
 COUNTERS = (
     "GPU 0: NVIDIA H200 (UUID: GPU-1)\n\t Link 0: Replay Errors: 3\n\t Link 0: FEC Errors - 0: 99\n"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import query_csv, query_xml
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import ParseError
 from ansible_collections.hpcai.gpucluster.tests.simulation.nvidia_simulation import cli
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/nvidia_smi/580.159.04"
@@ -69,9 +71,11 @@ def test_lost_gpus_and_warnings_between_the_rows() -> None:
 
 @settings(deadline=None)
 @given(st.text())
-def test_no_text_makes_a_parser_fail(text: str) -> None:
-    query_csv.parse_gpus(text, {})
-    query_csv.parse_supported(text)
+def test_no_text_makes_a_parser_fail_otherwise(text: str) -> None:
+    with contextlib.suppress(ParseError):
+        query_csv.parse_gpus(text, {})
+    with contextlib.suppress(ParseError):
+        query_csv.parse_supported(text)
 
 
 @settings(deadline=None)
@@ -82,12 +86,84 @@ def test_no_text_makes_a_parser_fail(text: str) -> None:
         max_size=35,
     )
 )
-def test_no_row_makes_the_parser_fail(cells: list[str]) -> None:
-    query_csv.parse_gpus(", ".join(cells), {})
+def test_no_row_makes_the_parser_fail_otherwise(cells: list[str]) -> None:
+    with contextlib.suppress(ParseError):
+        query_csv.parse_gpus(", ".join(cells), {})
 
 
 def test_half_of_a_pair_of_clocks_is_no_pair() -> None:
-    header = "uuid, memory [MHz], graphics [MHz]\n"
-    rows = "GPU-a, 2619 MHz, 1980 MHz\nGPU-a, [N/A], 1965 MHz\nGPU-a, 2619 MHz, [N/A]\nGPU-a, 2619 MHz, 1965 MHz\n"
+    rows = "GPU-a, 2619, 1980\nGPU-a, [N/A], 1965\nGPU-a, 2619, [N/A]\nGPU-a, 2619, 1965\n"
 
-    assert query_csv.parse_supported(header + rows) == {"GPU-a": {2619: [1980, 1965]}}
+    assert query_csv.parse_supported(rows) == {"GPU-a": {2619: [1980, 1965]}}
+
+
+@pytest.mark.parametrize(
+    "row", ["GPU-a, 2619, 19B0", "GPU-a, 2619", "GPU-a, 2619 MHz, 1980", "\ufeffGPU-a, 2619, 1980", "G"]
+)
+def test_a_clock_that_cannot_be_read_leaves_no_best_clock(row: str) -> None:
+    with pytest.raises(ParseError):
+        query_csv.parse_supported(f"{row}\nGPU-a, 2619, 1965\n")
+
+
+ROW = "0, GPU-0a, 00000000:00:06.0, 34"
+ASKED = ("index", "uuid", "pci.bus_id", "temperature.gpu")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"\ufeff{ROW}",
+        f"\x1b[1m{ROW}",
+        f"{ROW}\n{ROW}",
+        f"{ROW}\n0, GPU-0b, 00000000:00:07.0, 34",
+        f"{ROW}\n1, GPU-0a, 00000000:00:07.0, 34",
+        f"{ROW}\n1, GPU-0b, 00000000:00:06.0, 34",
+        f"{ROW}\n2, GPU-0b, 00000000:00:08.0, 34",
+        "O, GPU-0a, 00000000:00:06.0, 34",
+        "0, GPU_0a, 00000000:00:06.0, 34",
+        "0, GPU-0a, 00000000:00:O6.0, 34",
+        "0, GPU-0a, 00000000:00:06.0, 3\u200b4",
+    ],
+)
+def test_a_damaged_or_doubled_row_is_refused(text: str) -> None:
+    with pytest.raises(ParseError):
+        query_csv.table(text, ASKED)
+
+
+def test_a_lost_gpu_explains_a_gap() -> None:
+    lost = "Unable to determine the device handle for GPU1: 0000:00:07.0: Unknown Error"
+
+    assert len(query_csv.table(f"{lost}\n{ROW}\n2, GPU-0b, 00000000:00:08.0, 34", ASKED).rows) == 2
+
+
+def test_a_sick_gpu_keeps_its_row() -> None:
+    row = "[GPU requires reset], [GPU requires reset], 00000000:00:06.0, ERR!"
+
+    assert len(query_csv.table(f"{row}\n{row.replace('06.0', '07.0')}", ASKED).rows) == 2
+
+
+def test_a_value_that_cannot_be_read_is_unknown_and_said() -> None:
+    config = {"gpus": {"count": 2}, "values": {"1": {"temperature.gpu": "3x", "driver_version": "580.159.O4"}}}
+    report = query_csv.parse_gpus(cli.run(QUERY, config, {})[1], {})
+
+    assert report.driver_version is None
+    assert report.gpus[1]["temperature_c"]["gpu"] is None
+    assert len(report.notes) == 1
+    assert "GPU 0000:00:07.0: " in report.notes[0]
+    assert "temperature.gpu is '3x', not understood" in report.notes[0]
+    assert "driver_version is '580.159.O4', not understood" in report.notes[0]
+
+
+def test_a_blank_of_another_alphabet_is_no_blank() -> None:
+    for blank in "\xa0\u2003\u3000":
+        with pytest.raises(ParseError, match="found memory"):
+            query_csv.parse_supported(f"GPU-a, 320{blank}, 1980\n")
+
+
+@pytest.mark.parametrize(
+    "row",
+    ["GPU-\ufffda, 12, python, 100", "GPU-a, 18446744073709551615, x, 1", "GPU-a, -12, x, 1", "GPU-a, 3201, 1980"],
+)
+def test_a_process_that_cannot_be_read_is_refused(row: str) -> None:
+    with pytest.raises(ParseError, match="expected a process"):
+        query_csv.parse_processes(row)

@@ -74,6 +74,74 @@ def test_four_h200_as_captured() -> None:
     assert gpu["faults"] == []
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said", "keys"),
+    [
+        ("<gpu_temp>", "<gpu_temp>x", "temperature/gpu_temp is 'x", ("temperature_c", "gpu")),
+        (" MiB</total>", " MHz</total>", "fb_memory_usage/total is '143771 MHz'", ("memory_mib", "total")),
+        ("<serial>165", "<serial>\x1b[1m165", "serial is '\ufffd[1m165", ("serial",)),
+        ("<current_ecc>Enabled", "<current_ecc>Enab1ed", "ecc_mode/current_ecc is 'Enab1ed'", ("ecc", "current")),
+        ("<max_link_width>16x", "<max_link_width>1Gx", "max_link_width is '1Gx'", ("pcie", "width_max")),
+        ("1980 MHz</supported", "19B0 MHz</supported", "supported_clocks is '19B0 MHz'", ("best_clocks_mhz",)),
+        ("<gpu_temp>38 C<", "<gpu_temp>38 C</gpu_temp><gpu_temp>39 C<", "'38 C\ufffd39 C'", ("temperature_c", "gpu")),
+        ("<serial>", "<serial>1</serial><serial>", "serial is '1\ufffd165", ("serial",)),
+        ("<value>3201 MHz</value>", "", "supported_clocks is ''", ("best_clocks_mhz",)),
+        ("<gpu_temp>38 C<", "<gpu_temp><", "temperature/gpu_temp is ''", ("temperature_c", "gpu")),
+        ("<dram_correctable>0<", "<dram_correctable><", "dram_correctable is ''", ("ecc", "volatile_corrected")),
+        ("1980 MHz</supported", "</supported", "supported_clocks is ''", ("best_clocks_mhz",)),
+        ("<pending_blacklist>N/A<", "<pending_blacklist><", "pending_blacklist is ''", ("retired_pages", "pending")),
+        (
+            "<max_power_limit>700.00 W<",
+            "<max_power_limit><",
+            "max_power_limit is ''",
+            ("power_w", "max_limit"),
+        ),
+        ("<sram_correctable>0", "<sram_correctable>O", "sram_correctable is 'O'", ("ecc", "volatile_corrected")),
+        (
+            "<max_power_limit>700.00",
+            "<max_power_limit>7OO.00",
+            "max_power_limit is '7OO.00 W'",
+            ("power_w", "max_limit"),
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_unknown_and_said(old: str, new: str, said: str, keys: tuple[str, ...]) -> None:
+    assert old in REAL
+    report = query_xml.parse(REAL.replace(old, new, 1))
+    found: t.Any = report.gpus[0]
+    for key in keys:
+        found = found[key]
+
+    assert found is None
+    assert len(report.notes) == 1
+    assert said in report.notes[0]
+
+
+def test_a_version_that_cannot_be_read_is_unknown_and_said() -> None:
+    report = query_xml.parse(REAL.replace("580.159.04", "580.159.O4"))
+
+    assert report.driver_version is None
+    assert report.notes == ["driver_version is '580.159.O4', not understood"]
+
+
+@pytest.mark.parametrize("other", ["", "00000000:00:06.0"])
+def test_a_gpu_that_is_there_twice_is_refused(other: str) -> None:
+    block = REAL[REAL.index("<gpu id") : REAL.index("</gpu>") + len("</gpu>")]
+    copy = block.replace(other, "00000000:00:05.0") if other else block.replace("GPU-0a", "GPU-0b")
+    copies = REAL.replace(block, f"{block}{copy}").replace("<attached_gpus>4", "<attached_gpus>5")
+
+    with pytest.raises(ParseError, match="has one GPU twice"):
+        query_xml.parse(copies)
+
+
+def test_a_counter_that_is_there_twice_is_no_sum() -> None:
+    line = next(line for line in REAL.splitlines() if "<sram_correctable>" in line)
+    report = query_xml.parse(REAL.replace(line, f"{line}\n{line}", 1))
+
+    assert report.gpus[0]["ecc"]["volatile_corrected"] is None
+    assert "a counter of volatile is there twice" in report.notes[0]
+
+
 def test_a_position_is_no_index_where_gpus_are_missing() -> None:
     report = query_xml.parse((FIXTURES / "h200-x4-q-i1.xml").read_text(encoding="utf-8"))
 

@@ -115,6 +115,12 @@ def test_a_gpu_that_cannot_be_read_is_no_gpu_less(old: str, new: str, words: str
         topo.parse(NEW.replace(old, new, 1))
 
 
+@pytest.mark.parametrize("numbers", ["0,0", "0-3,1", "3-0", "4294967295000", "0x", "0-47.0"])
+def test_what_is_no_list_of_cpus_is_refused(numbers: str) -> None:
+    with pytest.raises(ParseError, match="in place of CPUs or a NUMA node"):
+        topo.parse(NEW.replace("0-47,96-143", numbers, 1))
+
+
 @pytest.mark.parametrize("text", [NEW, REAL], ids=["new", "captured"])
 def test_no_cut_and_no_lost_piece_loses_a_gpu_silently(text: str) -> None:
     whole = [gpu["name"] for gpu in topo.parse(text)["gpus"]]

@@ -40,20 +40,79 @@ def test_every_spelling_of_not_available_is_nothing(text: str | None) -> None:
     assert values.word(text) is None
 
 
+@pytest.mark.parametrize("text", ["", "  ", "[]"])
+def test_an_empty_text_is_damage_and_no_report_of_the_driver(text: str) -> None:
+    assert not values.is_absent(text)
+    assert not values.is_missing(text)
+    assert values.is_absent(None)
+
+
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "unit", "expected"),
     [
-        ("1980 MHz", 1980),
-        ("1980", 1980),
-        ("81.11 W", 81.11),
-        ("143771 MiB", 143771),
-        ("16x", 16),
-        ("-8 C", -8),
-        ("0 %", 0),
+        ("1980 MHz", "MHz", 1980),
+        ("1980", "MHz", 1980),
+        ("1980", "", 1980),
+        ("81.11 W", "W", 81.11),
+        ("143771 MiB", "MiB", 143771),
+        ("16x", "x", 16),
+        ("-8 C", "C", -8),
+        ("0 %", "%", 0),
     ],
 )
-def test_numbers_lose_their_unit(text: str, expected: float) -> None:
-    assert values.number(text) == expected
+def test_numbers_lose_their_unit(text: str, unit: str, expected: float) -> None:
+    assert values.number(text, unit) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "field"),
+    [
+        *[("-1980 MHz", "MHz", ""), ("999999999 MHz", "MHz", ""), ("-81.11 W", "W", ""), ("9999 C", "C", "")],
+        *[
+            ("-5", "", ""),
+            ("-1980", "", "clocks.max.sm"),
+            ("999999", "", "clocks.max.sm"),
+            ("4096", "", "temperature.gpu"),
+        ],
+        *[("1000", "", "utilization.gpu"), ("999999999", "", "memory.used"), ("-1", "", "pcie.link.width.current")],
+    ],
+)
+def test_a_number_that_no_gpu_has_is_unknown(text: str, unit: str, field: str) -> None:
+    assert values.number(text, unit, field) is None
+    assert values.integer(text, unit, field) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("0x", ""),
+        ("0x", "C"),
+        ("34 MHz", "C"),
+        ("34 C", ""),
+        ("3O", ""),
+        ("\ufeff34", ""),
+        ("\x1b[0m34", "C"),
+        ("C", "C"),
+    ],
+)
+def test_another_unit_is_no_number(text: str, unit: str) -> None:
+    assert values.number(text, unit) is None
+    assert values.integer(text, unit) is None
+    assert not values.is_missing(text)
+
+
+def test_a_count_has_no_decimals() -> None:
+    assert values.integer("1.5") is None
+
+
+@pytest.mark.parametrize("text", ["580.159.O4", "58O.159.04", "\ufeff580.159.04", "580.159.", "580"])
+def test_a_damaged_version_is_no_shorter_version(text: str) -> None:
+    assert values.version(text) is None
+
+
+@pytest.mark.parametrize("text", ["\ufeffNVIDIA H200", "NVIDIA \x1b[0mH200", "NVIDIA \ufffdH200"])
+def test_a_string_that_cannot_be_printed_is_nothing(text: str) -> None:
+    assert values.word(text) is None
 
 
 @pytest.mark.parametrize(
