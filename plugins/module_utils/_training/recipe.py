@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-BACKENDS = ("torch", "megatron", "nemo", "metaseq")
+BACKENDS = ("torch", "megatron")
 REQUIRED: t.Any = object()
 # By section and key: the type, the lower limit or the allowed values, and the default.
 Rule = tuple[t.Any, t.Any, t.Any]
@@ -403,7 +403,8 @@ def _data_faults(recipe: Recipe) -> t.Iterator[str]:
 def _backend_misfits(recipe: Recipe, backend: str) -> t.Iterator[str]:
     parallel = recipe.parallel
     if backend not in recipe.backends:
-        yield f"recipe {recipe.name} is for the backends {', '.join(recipe.backends)}, not for {backend}"
+        for_ = f"for the backends {', '.join(recipe.backends)}" if recipe.backends else "for programs of others only"
+        yield f"recipe {recipe.name} is {for_}, not for {backend}"
     if backend == "torch" and parallel.tensor * parallel.pipeline * parallel.context > 1:
         yield "the torch backend splits data only: parallel.tensor, parallel.pipeline and parallel.context must be 1"
 

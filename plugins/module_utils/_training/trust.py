@@ -127,4 +127,5 @@ def _private(found: os.stat_result) -> bool:
         user, group = pwd.getpwuid(found.st_uid), grp.getgrgid(found.st_gid)
     except KeyError:
         return False
-    return user.pw_gid == group.gr_gid and user.pw_name == group.gr_name and not {*group.gr_mem} - {user.pw_name}
+    others = {*group.gr_mem, *(one.pw_name for one in pwd.getpwall() if one.pw_gid == group.gr_gid)} - {user.pw_name}
+    return user.pw_gid == group.gr_gid and user.pw_name == group.gr_name and not others

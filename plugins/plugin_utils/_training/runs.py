@@ -29,6 +29,8 @@ class Run:
     result: Event | None = None
     # The step at which each attempt after the first one began, and the last step before.
     lost: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    # Steps that were done twice: the event of the first time, and the one of the second time.
+    repeated: list[tuple[Event, Event]] = dataclasses.field(default_factory=list)
     broken_lines: int = 0
 
     @property
@@ -55,6 +57,8 @@ _LISTS = {
     "checkpoint_failed": "failed_checkpoints",
     "stop": "stops",
 }
+_COUNTS = {"start": ("first_step",), "step": ("step",)}
+_MOST = 10**8  # above each number of steps, and each time in milliseconds
 
 
 def events(text: str) -> tuple[list[Event], int]:
@@ -65,11 +69,23 @@ def events(text: str) -> tuple[list[Event], int]:
             event = json.loads(line)
         except ValueError:
             event = None
-        if isinstance(event, dict) and isinstance(event.get("event"), str):
+        if isinstance(event, dict) and isinstance(event.get("event"), str) and _readable(event):
             found.append(event)
         else:
             broken += 1
     return found, broken
+
+
+def _readable(event: Event) -> bool:
+    """Return whether the counts, times and the loss of an event are such; a loss can be NaN."""
+    counts = [event.get(name) for name in _COUNTS.get(event["event"], ())]
+    ranks = event.get("compute_ms", 0.0)
+    times = [event.get("step_ms", 0.0), *(ranks if isinstance(ranks, list) else [ranks])]
+    return (
+        all(isinstance(count, int) and 0 < count < _MOST for count in counts)
+        and all(isinstance(time, (int, float)) and 0 <= time < _MOST for time in times)
+        and isinstance(event.get("loss", 0.0), (int, float))
+    )
 
 
 def read(text: str) -> Run:
@@ -87,7 +103,10 @@ def add(run: Run, event: Event) -> None:
     if kind == "start" and run.steps:
         run.lost.append((int(event["first_step"]), run.last_step))
     if kind == "step":
-        run.steps[int(event["step"])] = event
+        number = int(event["step"])
+        if number in run.steps:
+            run.repeated.append((run.steps[number], event))
+        run.steps[number] = event
     elif kind == "diverged":
         run.diverged = event
     elif kind == "result":

@@ -13,10 +13,11 @@ import re
 import time
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import output
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._training import recipe as recipes
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._training import judge as rules
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._training import plan, runs
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import choice
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import choice, figure_checks
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import FAIL, WARN, Check, check
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.session import Session, StoppedError
 
@@ -24,10 +25,8 @@ Raw = t.Mapping[str, t.Any]
 
 # Seconds between two looks at a job, and steps between two lines of progress.
 _LOOK = 3
-# Lines of the output of a job that the report shows if it ended early.
-_LINES = 3
-# The last line of a traceback, such as "[rank0]: RuntimeError: no memory".
-_EXCEPTION = re.compile(r"(\[rank\d+\]: )?[\w.]*(Error|Exception): ")
+# What the trainer writes while all is well.
+_WELL = re.compile(r"^(\S+: [\d,]+ parameters,|step \d+/|checkpoint of step|resumed from step).*$", re.MULTILINE)
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED")
 _ALIVE = (*_WAITING, "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED")
 # The runs of a stage, with what the report calls them.
@@ -52,7 +51,7 @@ def measure(session: Session, raw: dict[str, t.Any], silent: t.Collection[str]) 
     if runs.read(raw["runs"]["all"]["log"]).last_step < made.recipe.proof.steps:
         return
     if "resume" in raw["asked"]:
-        step = random.SystemRandom().randint(made.recipe.proof.steps // 2, made.recipe.proof.steps - 2)
+        step = random.SystemRandom().choice(rules.kill_steps(made.recipe.proof.steps))
         fault = f"--checkpoint-every={rules.RESUME_STEPS} --fault=kill:{step}:{made.ranks - 1}"
         _train(session, raw, "killed", nodes, tasks, fault)
     if "scaling" in raw["asked"] and made.ranks > 1:
@@ -114,7 +113,7 @@ def _train(
     raw["runs"][kind] = found
     try:
         steps = steps or _steps(raw)
-        _follow(session, found, steps)
+        _follow(session, found, nodes, steps)
         if runs.read(found["log"]).last_step < steps:
             found["output"] = _output(session, found)
     except BaseException:
@@ -135,10 +134,8 @@ def _log(session: Session, found: Raw, name: str, offset: int) -> Raw:
 
 
 def cause(text: str) -> str:
-    """Return the first exception in the output of a job, or else its last lines."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    exceptions = [line for line in lines if _EXCEPTION.match(line)]
-    return exceptions[0] if exceptions else " / ".join(lines[-_LINES:])
+    """Return the line in the output of a job that says why it ended early."""
+    return output.cause(_WELL.sub("", text))
 
 
 def _steps(raw: Raw) -> int:
@@ -172,7 +169,7 @@ def _submit(session: Session, directory: str, nodes: list[str], tasks: int, argu
     return int(found["job_id"])
 
 
-def _follow(session: Session, found: dict[str, t.Any], steps: int) -> None:
+def _follow(session: Session, found: dict[str, t.Any], nodes: t.Sequence[str], steps: int) -> None:
     """Read the log until the job has ended, and tell every tenth part of the steps."""
     offset, told = 0, 0
     # A job may run again as often as its script allows; each time has the time limit.
@@ -186,6 +183,9 @@ def _follow(session: Session, found: dict[str, t.Any], steps: int) -> None:
         told = _tell(session, runs.read(found["log"]), steps, told)
         if state not in _ALIVE:
             return
+        # A job that went back into the queue waits for its nodes for ever.
+        if state in _WAITING and (why := session.stopped(nodes)):
+            raise StoppedError(f"job {found['job']} waits, and was cancelled: {why}")
         if time.monotonic() > deadline:
             session.ask("scancel", "--quiet", str(found["job"]))
             raise StoppedError(f"job {found['job']} did not end in time and was cancelled")
@@ -268,7 +268,7 @@ def _speed(recipe: t.Any, run: runs.Run, raw: Raw, figures: Raw) -> list[Check]:
     speed = _check("speed", "tokens per second of a GPU", rules.against(figure, limit, source))
     speed.update(measured=figure, unit="tokens/s")
     if limit:
-        speed["limits"] = {"fail": rules.LEAST_SPEED * limit}
+        speed.update(figure_checks.limited(figure, rules.LEAST_SPEED * limit))
     return [speed, _check("mfu", "utilisation", rules.plausible(figures))]
 
 

@@ -182,6 +182,40 @@ def test_a_link_on_a_local_drive_is_not_written_through(tmp_path: Path, capsys: 
     assert STAGE.main([str(tmp_path / "local"), str(tmp_path / "shared/a.bin")]) == 0
 
 
+@needs_root
+@pytest.mark.parametrize(
+    ("name", "members", "allowed"),
+    [
+        ("alice", [], True),
+        ("alice", ["alice"], True),
+        ("alice", ["bob"], False),
+        ("alice", ["", "bob"], False),
+        ("research", [], False),
+    ],
+)
+def test_the_own_group_of_a_user_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, members: list[str], allowed: bool
+) -> None:
+    """With the umask 002 of many distributions, it can."""
+    run = tmp_path / "run"
+    run.mkdir()
+    os.chown(run, -1, 4711)
+    run.chmod(0o775)
+    user = types.SimpleNamespace(pw_gid=4711, pw_name="alice")
+    # After an empty name: the group is the first one of the user.
+    first = members[1:] if members[:1] == [""] else []
+    everybody = [user, *(types.SimpleNamespace(pw_gid=4711, pw_name=one) for one in first)]
+    group = types.SimpleNamespace(gr_gid=4711, gr_name=name, gr_mem=[] if first else members)
+    monkeypatch.setattr(TRUST, "pwd", types.SimpleNamespace(getpwuid=lambda _uid: user, getpwall=lambda: everybody))
+    monkeypatch.setattr(TRUST, "grp", types.SimpleNamespace(getgrgid=lambda _gid: group))
+
+    if allowed:
+        TRUST.check(str(run), {os.getuid()})
+        return
+    with pytest.raises(TRUST.TrustError, match=f"run can be written by the group {name}"):
+        TRUST.check(str(run), {os.getuid()})
+
+
 def test_in_a_container_of_a_user_the_directories_above_belong_to_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -193,7 +193,8 @@ def test_all_faults_are_told_at_once() -> None:
         ("gpt3_126m", ["batch.micro=5"], 2, "torch", "batch.global 256 is not a multiple of batch.micro 5 times 2"),
         ("gpt3_126m", [], 3, "torch", "batch.global 256 is not a multiple of batch.micro 4 times 3"),
         ("gpt3_126m", [], 128, "torch", "batch.global 256 is not a multiple of batch.micro 4 times 128"),
-        ("gpt3_126m", [], 8, "metaseq", "is for the backends torch, megatron, nemo, not for metaseq"),
+        ("gpt3_126m", [], 8, "metaseq", "is for the backends torch, megatron, not for metaseq"),
+        ("opt_175b", [], 992, "torch", "is for programs of others only, not for torch"),
         ("gpt3_126m", ["parallel.tensor=2"], 8, "torch", "parallel.context must be 1"),
         (
             "gpt3_175b",

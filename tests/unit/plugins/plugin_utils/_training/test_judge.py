@@ -17,6 +17,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._training import 
 
 TINY = recipes.read(plan.find("tiny"))
 RECORDED = Path(__file__).parents[3] / "fixtures/training/h200_x2_gpt3_126m.jsonl"
+KILLED = RECORDED.with_name("h100_two_nodes_killed.jsonl")
 
 
 def line(event: str, **values: t.Any) -> str:
@@ -262,10 +263,11 @@ def test_scaling_without_a_smaller_run_is_not_judged() -> None:
     assert judge.scaling(None, 100.0, "one GPU")[0] == "not_run"
 
 
-def resumed(begin: int, end: int = 35, last: float = 0.0) -> runs.Run:
+def resumed(begin: int, end: int = 35, again: float = 0.0) -> runs.Run:
+    """Return a killed run, where all losses after its resume differ by a fraction."""
     lines = [start(), *map(step, range(1, end + 1)), start(first=begin), line("resume", step=begin - 1)]
-    lines += [step(number) for number in range(begin, 60)]
-    return run(*lines, step(60, loss=(2 + 3.5 * math.exp(-6)) * (1 + last)))
+    lines += [step(number, loss=(2 + 3.5 * math.exp(-number / 10)) * (1 + again)) for number in range(begin, 61)]
+    return run(*lines)
 
 
 def test_a_killed_run_that_resumes_passes() -> None:
@@ -275,12 +277,39 @@ def test_a_killed_run_that_resumes_passes() -> None:
     assert "killed after step 35, resumed at step 31" in message
 
 
+def test_the_steps_that_were_done_twice_decide_and_not_the_final_loss() -> None:
+    """A real run on two H100: its steps 51 to 55 are equal, its final loss is that of a run that has parted before."""
+    disturbed = runs.read(KILLED.read_text(encoding="utf-8"))
+    other = run(start(), *(step(number, loss=9.0) for number in range(1, 61)))
+    status, message = judge.resume(other, disturbed, 60)
+
+    assert status == "pass"
+    assert message == (
+        "killed after step 55, resumed at step 51; final loss 4.3820, undisturbed 9.0000;"
+        " the loss of 5 steps that were done twice differs by at most 5.6e-06"
+    )
+
+
+def test_a_resume_without_a_step_that_was_done_twice_proves_nothing() -> None:
+    status, message = judge.resume(good(), resumed(36), 60)
+
+    assert status == "not_run"
+    assert "no step was done twice" in message
+
+
+def test_a_rank_is_killed_where_a_step_is_done_twice() -> None:
+    assert judge.kill_steps(60)[:3] == [30, 34, 35]
+    assert {step % 10 for step in judge.kill_steps(200)} == {4, 5, 6, 7, 8, 9, 0}
+    assert judge.kill_steps(12) == [10]
+
+
 @pytest.mark.parametrize(
     ("disturbed", "message"),
     [
         (resumed(1), "began again from the start"),
         (resumed(21), "15 steps were lost, 10 are allowed"),
-        (resumed(31, last=0.006), "differ by 0.60%, 0.5% is allowed"),
+        (resumed(31, again=0.002), "differs by at most 0.002, 0.001 is allowed: step 3"),
+        (resumed(31, again=math.nan), "differs by at most inf"),
         (run(start(), *map(step, range(1, 36))), "did not start again"),
         (run(start(), start(first=1), *map(step, range(1, 61))), "no rank was killed after the first step"),
         (run(start(), step(1), start(first=1), step(1)), "ended after step 1 of 60"),
@@ -305,3 +334,17 @@ def test_a_repeated_step_counts_as_repeated() -> None:
 
     assert found.steps[2]["step_ms"] == 50
     assert found.lost == [(2, 2)]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        *[line("step", loss=2.0, step_ms=1.0), line("step", step="N/A", loss=2.0), line("step", step=10**9, loss=2.0)],
+        *[step(2, ms=-5.0), line("step", step=2, loss="0x", step_ms=1.0), line("start", hosts=["gpu1"])],
+        *[line("ranks", compute_ms=[1.0, "ERR!"]), line("ranks", compute_ms=[1.0, [2.0]]), line("step", step=None)],
+    ],
+)
+def test_an_event_with_an_unreadable_number_is_none(damaged: str) -> None:
+    found = runs.read("\n".join([start(), step(1), damaged]))
+
+    assert (found.last_step, len(found.starts), found.ranks, found.broken_lines) == (1, 1, [], 1)

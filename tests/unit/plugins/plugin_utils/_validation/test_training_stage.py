@@ -188,8 +188,7 @@ def test_a_job_that_ends_early_fails() -> None:
 
     assert found["training.complete"] == (
         "fail",
-        "the job ended after step 30 of 60: it is TIMEOUT;"
-        " it printed: srun: started / torch is missing / the last line",
+        "the job ended after step 30 of 60: it is TIMEOUT; it printed: torch is missing",
     )
     assert found["training.loss"][0] == "not_run"
 
@@ -199,6 +198,25 @@ def test_a_run_without_a_log_fails() -> None:
     found = checks({"recipe": plan.find("tiny"), "backend": "torch", "ranks": 2, "runs": runs})
 
     assert found["training.complete"] == ("fail", "the job ended after step 0 of 60: it is FAILED")
+
+
+def test_a_job_that_waits_for_a_drained_node_ends_at_once() -> None:
+    """The epilog drained the node after a rank was killed, and the job is back in the queue."""
+
+    class Drained(Host):
+        def _command(self, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
+            if "sinfo" in arguments["argv"]:
+                return {
+                    "rc": 0,
+                    "stdout": "gpu1|main|idle|24.11|(null)|8|none\ngpu2|main|drained|24.11|(null)|8|no GPU\n",
+                }
+            return super()._command(arguments)
+
+    host = Drained(log(30), state="PENDING")
+
+    with pytest.raises(StoppedError, match="job 1 waits, and was cancelled: gpu2 is drained: no GPU"):
+        measured(host)
+    assert host.arguments("command")[-1]["argv"][-3:] == ["scancel", "--quiet", "1"]
 
 
 def test_a_rank_is_killed_and_the_job_resumes() -> None:
@@ -254,8 +272,7 @@ def test_a_smaller_run_that_fails_says_why() -> None:
 
     assert found["training.scaling.one"] == (
         "warn",
-        "the run on one GPU ended too early: it is COMPLETED;"
-        " it printed: srun: started / torch is missing / the last line",
+        "the run on one GPU ended too early: it is COMPLETED; it printed: torch is missing",
     )
 
 
