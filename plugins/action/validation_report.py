@@ -37,6 +37,7 @@ class ActionModule(ActionBase):
             "cluster": {"type": "str", "default": ""},
             "directory": {"type": "path", "required": True},
             "baseline": {"type": "path"},
+            "regression_percent": {"type": "int", "default": 50},
             "reasons": {"type": "dict", "default": {}},
             "plots": {"type": "bool", "default": True},
         }
@@ -61,6 +62,7 @@ def _report(arguments: t.Mapping[str, t.Any], now: datetime) -> report.Report:
         "cluster": arguments["cluster"],
         "stages": arguments["stages"],
         "reasons": arguments["reasons"],
+        "regression_percent": arguments["regression_percent"],
     }
     try:
         return report.build(arguments["results"], about, _baseline(arguments["baseline"]))

@@ -102,8 +102,8 @@ pending:
   returned: success
   type: bool
 unused:
-  description: Whether a role of the collection installed nftables, and nothing else uses it.
-  returned: O(state=absent)
+  description: After O(state=absent), whether a role of the collection installed nftables and nothing else uses it.
+  returned: success
   type: bool
 """
 
@@ -127,7 +127,7 @@ def load(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     if changed and not module.check_mode:
         guard.load(content, module.params["seconds"], host)
     pending = changed and not module.check_mode
-    return {"changed": changed, "pending": pending, "diff": _diff(found.rules, content)}
+    return {"changed": changed, "pending": pending, "unused": False, "diff": _diff(found.rules, content)}
 
 
 def remove(module: AnsibleModule, host: Host) -> dict[str, t.Any]:

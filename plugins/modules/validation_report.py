@@ -66,6 +66,11 @@ options:
       - Path of an earlier C(report.json) on the control node to compare with. A figure that is lower by more than
         10 percent (80 between CPUs), or a worse status, is a regression.
     type: path
+  regression_percent:
+    description: A figure that is lower than that of O(baseline) by more than this fails.
+    type: int
+    default: 50
+    version_added: 0.3.0
   reasons:
     description: Output of the prologs of drained nodes, by node. It completes Slurm's reason C(Prolog error).
     type: dict
@@ -103,7 +108,8 @@ summary:
   returned: always
   type: str
 worst:
-  description: Failed checks, one line each; the node or path that the search found comes first.
+  description:
+    - Failed checks, then regressions and warnings, one line each. The node or path that the search found comes first.
   returned: always
   type: list
   elements: str

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 if t.TYPE_CHECKING:
@@ -40,6 +41,11 @@ class Table(t.NamedTuple):
     about: str
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """Return the paths of all files."""
+        return (self.rules, self.listing, self.unit_file, self.dropin_file)
+
+    @property
     def delete(self) -> str:
         """Return rules that remove the table. Adding it first lets the deletion succeed if the table is missing."""
         return f"table {self.name}\ndelete table {self.name}\n"
@@ -58,9 +64,7 @@ class Table(t.NamedTuple):
 Description={self.about}
 Wants=network-pre.target
 Before=network-pre.target shutdown.target
-# The configuration of the distribution may begin with "flush ruleset".
 After=nftables.service
-PartOf=nftables.service
 Conflicts=shutdown.target
 DefaultDependencies=no
 
@@ -73,6 +77,21 @@ ExecStart={NFT} --file {self.rules}
 WantedBy=sysinit.target
 """
 
+    @property
+    def dropin_file(self) -> str:
+        """Return the path of the addition to the unit of the distribution."""
+        return f"/etc/systemd/system/nftables.service.d/{self.unit.removesuffix('.service')}.conf"
+
+    @property
+    def dropin_text(self) -> str:
+        """Return the addition to nftables.service, whose configuration may begin with "flush ruleset"."""
+        return f"""\
+# Ansible managed, role hpcai.gpucluster.{self.role}
+[Service]
+ExecStartPost={NFT} --file {self.rules}
+ExecReload={NFT} --file {self.rules}
+"""
+
     def listed(self, host: Host) -> str:
         """Return the table as the kernel has it, without counters; an empty string without a table or nft."""
         code, out, __ = host.run([NFT, "--stateless", "list", "table", *self.name.split()])
@@ -82,20 +101,21 @@ WantedBy=sysinit.target
         """Return the present state. A machine without nft has no rules."""
         listing, rules = self.listed(host), host.read(self.rules)
         enabled = host.run(["systemctl", "is-enabled", "--quiet", self.unit])[0] == 0
-        unit = host.read(self.unit_file) == self.unit_text and enabled
-        return State(rules, bool(listing) and listing == host.read(self.listing), unit)
+        unit = host.read(self.unit_file) == self.unit_text and host.read(self.dropin_file) == self.dropin_text
+        return State(rules, bool(listing) and listing == host.read(self.listing), unit and enabled)
 
     def keep(self, content: str, listing: str, host: Host) -> None:
         """Make rules permanent that the kernel has as I(listing)."""
         host.write(self.rules, content, 0o600)
         host.write(self.listing, listing, 0o600)
         host.write(self.unit_file, self.unit_text)
+        host.write(self.dropin_file, self.dropin_text)
         require(host, ["systemctl", "daemon-reload"], "the rules are loaded, but not permanent")
         require(host, ["systemctl", "enable", "--quiet", self.unit], "the rules are loaded, but not permanent")
 
     def present(self, host: Host) -> bool:
         """Return whether anything of the table is on the machine."""
-        return bool(self.listed(host) or any(host.read(path) for path in (self.rules, self.listing, self.unit_file)))
+        return bool(self.listed(host) or any(host.read(path) for path in self.files))
 
     def remove(self, host: Host) -> None:
         """Remove the table from the kernel, the unit and the files."""
@@ -103,8 +123,9 @@ WantedBy=sysinit.target
             require(host, [NFT, "delete", "table", *self.name.split()], "the table cannot be removed")
         if host.read(self.unit_file):
             host.run(["systemctl", "disable", "--now", "--quiet", self.unit])
-        for path in (self.rules, self.listing, self.unit_file):
+        for path in self.files:
             host.remove(path)
+        host.remove_empty(os.path.dirname(self.dropin_file))  # noqa: PTH120
         host.run(["systemctl", "daemon-reload"])
 
 

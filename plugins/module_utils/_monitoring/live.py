@@ -8,11 +8,13 @@
 from __future__ import annotations
 
 import json
+import time
 import typing as t
 import urllib.parse
 import urllib.request
 
 SECONDS = 5
+_MOST, _BLOCK = 32 << 20, 1 << 16  # bytes
 _UTILISATION = "avg_over_time(DCGM_FI_DEV_GPU_UTIL[5m])"
 
 
@@ -30,13 +32,32 @@ def read(address: str, get: t.Callable[[str], t.Any]) -> Live:
         alerts = get(f"{address}/api/v1/alerts")["data"]["alerts"]
         series = get(f"{address}/api/v1/query?query={urllib.parse.quote(_UTILISATION)}")["data"]["result"]
         utilisation = {(one["metric"]["node"], one["metric"]["device"]): float(one["value"][1]) for one in series}
-    except (OSError, ValueError, LookupError, TypeError) as exc:
+        return Live([_alert(one) for one in alerts if one["state"] == "firing"], utilisation)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
         return Live([], {}, f"Prometheus does not answer: {exc}")
-    return Live([one for one in alerts if one["state"] == "firing"], utilisation)
+
+
+def _alert(one: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return the texts of an alert. Anybody may answer where Prometheus does not run."""
+    labels, notes = ({str(key): str(value) for key, value in one[part].items()} for part in ("labels", "annotations"))
+    return {**one, "labels": {**labels, "alertname": labels["alertname"]}, "annotations": notes}
 
 
 def fetched(url: str) -> t.Any:
     """Return the JSON at a URL of this machine, in a bounded time; raises OSError and ValueError."""
+    return json.loads(text(url))
+
+
+def text(url: str) -> str:
+    """Return the text at a URL of this machine, in a bounded time; raises OSError and ValueError."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=SECONDS) as answer:
-        return json.load(answer)
+        # The time limit of the socket is for each read, and anybody may listen where a daemon does not run.
+        end, found = time.monotonic() + SECONDS, b""
+        while len(found) <= _MOST and (part := answer.read1(_BLOCK)):
+            found += part
+            if time.monotonic() > end:
+                raise TimeoutError(f"{url} sent {len(found)} bytes in {SECONDS} s, and no end")
+    if len(found) > _MOST:
+        raise ValueError(f"{url} has more than {_MOST} bytes")
+    return found.decode("utf-8")

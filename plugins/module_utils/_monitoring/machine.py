@@ -15,6 +15,7 @@ import time
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import kernel_log, leftovers
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.verdict import EXIT_STATUS
 
 from .text import Sample, sample
 
@@ -26,8 +27,15 @@ _ESCAPES = {"\\040": " ", "\\011": "\t", "\\134": "\\"}
 
 
 def health(text: str, written: float) -> list[Sample]:
-    """Return the verdict of each health check from the state file of gpucluster-check, and when it was written."""
+    """
+    Return the verdict of each health check from the state file of gpucluster-check, and when it was written.
+
+    Raise ValueError for a status that is none.
+    """
     verdicts = json.loads(text).get("verdicts") or {}
+    odd = next((f"{name} is {status!r}" for name, status in verdicts.items() if status not in EXIT_STATUS), None)
+    if odd:
+        raise ValueError(f"the state file of gpucluster-check says that {odd}")
     found = [
         sample("gpucluster_health_check", 1, check=str(name), status=str(status))
         for name, status in sorted(verdicts.items())
@@ -37,7 +45,9 @@ def health(text: str, written: float) -> list[Sample]:
 
 def mounts(fstab: str, mounted: str) -> list[Sample]:
     """Return whether each mount of fstab is mounted; mounted is the content of /proc/self/mounts."""
-    present = {_plain(line.split()[1]) for line in mounted.splitlines() if len(line.split()) > 1}
+    # Users name mounts of their own; the kernel escapes blanks and line breaks in these names only.
+    rows = [line.split(" ") for line in mounted.split("\n")]
+    present = {_plain(row[1]) for row in rows if len(row) > 1}
     return [sample("gpucluster_mount_up", float(path in present), mountpoint=path) for path in sorted(_wanted(fstab))]
 
 

@@ -22,7 +22,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import wo
 from . import slurm
 
 if t.TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 
     from .live import Live
 
@@ -48,19 +48,54 @@ def kind(node: Record) -> tuple[str, str, str]:
 
 
 def page(
-    state: slurm.State | None, live: Live, style: str, now: float, cluster: str = "", brief: Record | None = None
+    state: slurm.State | None,
+    live: Live,
+    style: str,
+    now: float,
+    cluster: str = "",
+    brief: Record | None = None,
+    troubles: Sequence[str] = (),
 ) -> str:
-    """Return the page. state is None if Slurm does not answer; brief is None if the last validation is not known."""
-    tables = _body(state, live) if state else ()
-    body = "".join([*_head(state, live, now, cluster), *_alerts(live), *tables, *_validation(brief)])
+    """
+    Return the page.
+
+    state is None if there is no answer of Slurm to show, brief if the last validation is not known. troubles are the
+    reasons of the collectors whose figures are missing.
+    """
+    missing = list(troubles)
+    parts: list[tuple[t.Any, tuple[t.Any, ...]]] = []
+    if state:
+        parts = [(_keys, (state,)), (_nodes, (state,)), (_users, (state, live)), (_jobs, (state,))]
+    keys, *tables = [_shown(missing, part, *known) for part, known in parts] or [""]
+    last = _shown(missing, _validation, brief)
+    worst = _worst(state, live, missing)
+    head = _head(worst, live, now, cluster)
+    body = "".join([*head, keys, *_missing(missing), *_alerts(live), *tables, last])
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="60">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{_text(cluster or 'Cluster')}: {_worst(state, live)[1]}</title><style>{_braces(style)}</style></head>"
+        f"<title>{_text(cluster or 'Cluster')}: {worst[1]}</title><style>{_braces(style)}</style></head>"
         f"<body>{body}<footer>✓ idle, ▮ in use, ! drained, ✗ down, - powered down. Written once a minute by "
         "gpucluster-metrics; if it is older, look at its timer. By hpcai.gpucluster.</footer></body></html>\n"
     )
+
+
+def _shown(missing: list[str], part: Callable[..., Iterable[str]], *known: t.Any) -> str:
+    """Return a part of the page. If it cannot be shown, add the reason to missing."""
+    try:
+        return "".join(part(*known))
+    except Exception as exc:
+        missing.append(f"{part.__name__.strip('_')}: {type(exc).__name__}: {exc}")
+        return ""
+
+
+def _missing(troubles: Sequence[str]) -> Iterator[str]:
+    if troubles:
+        yield "<h2>Missing figures</h2>"
+    for trouble in troubles[:LONGEST]:
+        yield f'<article class="warn"><b class="warn">{_text(trouble)}</b></article>'
+    yield _more(troubles)
 
 
 def _braces(style: str) -> str:
@@ -72,7 +107,7 @@ def _text(value: t.Any) -> str:
     return html.escape(str(value)).replace("{", "&#123;")
 
 
-def _worst(state: slurm.State | None, live: Live) -> tuple[str, str]:
+def _worst(state: slurm.State | None, live: Live, troubles: Sequence[str]) -> tuple[str, str]:
     """Return class and words of the headline."""
     critical = sum(one["labels"].get("severity") == "critical" for one in live.alerts)
     if state is None:
@@ -81,36 +116,38 @@ def _worst(state: slurm.State | None, live: Live) -> tuple[str, str]:
         return "fail", f"{critical} critical alerts" if critical > 1 else "1 critical alert"
     if live.trouble:
         return "warn", "alerts are unknown"
+    if troubles:
+        return "warn", "figures are missing"
     if live.alerts:
         return "warn", f"{len(live.alerts)} alerts" if len(live.alerts) > 1 else "1 alert"
     return "pass", "no alerts"
 
 
-def _head(state: slurm.State | None, live: Live, now: float, cluster: str) -> Iterator[str]:
-    name, words = _worst(state, live)
+def _head(worst: tuple[str, str], live: Live, now: float, cluster: str) -> Iterator[str]:
+    name, words = worst
     yield f"<h1>Cluster {_text(cluster)}</h1>"
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     yield f'<div class="verdict {name}"><b>{words}</b><span>{at}. {_text(live.trouble)}</span></div>'
-    if state:
-        yield f'<div class="keys">{"".join(_keys(state))}</div>'
 
 
 def _keys(state: slurm.State) -> Iterator[str]:
+    yield '<div class="keys">'
     kinds = collections.Counter(kind(node)[0] for node in state.nodes)
-    total = sum(slurm.gpus(node["tres"]) for node in state.nodes)
-    used = sum(slurm.gpus(node["tres_used"]) for node in state.nodes)
+    gpus = [slurm.node_gpus(node) for node in state.nodes]
+    total, used = sum(has for has, _used in gpus), sum(used for _has, used in gpus)
     usable = [node for node in state.nodes if kind(node)[0] in ("pass", "busy")]
-    free = sum(slurm.gpus(node["tres"]) - slurm.gpus(node["tres_used"]) for node in usable)
+    free = sum(has - used for has, used in map(slurm.node_gpus, usable))
     yield _key(f"{used} of {total}", "GPUs allocated", f"{free} free, {total - used - free} on unavailable nodes")
     yield _key(
         f"{len(usable)} of {len(state.nodes)}", "nodes available", f"{kinds['warn']} drained, {kinds['fail']} down"
     )
     running, waiting = (_count(state.jobs, word) for word in ("running", "pending"))
     yield _key(str(running), "jobs running", f"{waiting} pending, {_count(state.jobs, 'hold')} of them held")
+    yield "</div>"
 
 
 def _count(jobs: Sequence[Record], state: str) -> int:
-    return sum(state in slurm.job_states(job) for job in jobs)
+    return sum(slurm.tasks(job) for job in jobs if state in slurm.job_states(job))
 
 
 def _key(figure: str, title: str, more: str) -> str:
@@ -136,16 +173,22 @@ def _urgency(one: Record) -> int:
     return ["critical", "warning"].index(severity) if severity in _SEVERITIES else len(_SEVERITIES)
 
 
-def _body(state: slurm.State, live: Live) -> Iterator[str]:
+def _nodes(state: slurm.State) -> Iterator[str]:
     yield "<h2>Nodes</h2>"
     yield f'<div class="map">{"".join(_cell(node) for node in sorted(state.nodes, key=_natural))}</div>'
     away = [node for node in sorted(state.nodes, key=_natural) if kind(node)[0] in ("fail", "warn")]
     if away:
         rows = [(node["name"], kind(node)[1], node.get("reason") or "", _since(node)) for node in away]
         yield _table("Nodes that take no jobs", ("node", "state", "reason", "since"), rows)
+
+
+def _users(state: slurm.State, live: Live) -> Iterator[str]:
     yield _table(
         "Who uses what", ("user", "account", "GPUs", "utilisation", "running", "pending"), _people(state, live)
     )
+
+
+def _jobs(state: slurm.State) -> Iterator[str]:
     yield _table("Queue", ("partition", "reason", "jobs"), _queue(state.jobs))
 
 
@@ -156,7 +199,7 @@ def _natural(node: Record) -> list[tuple[int, str]]:
 
 def _cell(node: Record) -> str:
     name, word, sign = kind(node)
-    total, used = slurm.gpus(node["tres"]), slurm.gpus(node["tres_used"])
+    total, used = slurm.node_gpus(node)
     gpus = f" {used}/{total}" if total else ""
     reason = f": {node['reason']}" if node.get("reason") and name in ("fail", "warn") else ""
     title = _text(f"{node['name']}: {word}{reason}")
@@ -181,7 +224,7 @@ def _people(state: slurm.State, live: Live) -> list[tuple[t.Any, ...]]:
 
 
 def _allocated(jobs: Iterable[Record]) -> int:
-    return sum(slurm.gpus(job["tres_alloc_str"]) for job in jobs if "running" in slurm.job_states(job))
+    return sum(slurm.job_gpus(job) for job in jobs if "running" in slurm.job_states(job))
 
 
 def _mean(jobs: Iterable[Record], live: Live) -> str:
@@ -192,9 +235,7 @@ def _mean(jobs: Iterable[Record], live: Live) -> str:
 
 
 def _queue(jobs: Sequence[Record]) -> list[tuple[t.Any, ...]]:
-    waiting = (job for job in jobs if "pending" in slurm.job_states(job))
-    counts = collections.Counter((job["partition"], job["state_reason"]) for job in waiting)
-    return [(*what, count) for what, count in counts.most_common()]
+    return [(*what, count) for what, count in slurm.queue(jobs).most_common()]
 
 
 def _validation(brief: Record | None) -> Iterator[str]:

@@ -19,7 +19,12 @@ class Sample(t.NamedTuple):
 
 
 def sample(name: str, value: float, **labels: str) -> Sample:
-    """Return a figure."""
+    """Return a figure; raise ValueError for a label that is no text, or a figure that is no number."""
+    for label, text in labels.items():
+        if not isinstance(text, str):
+            raise ValueError(f"{name}: {label} is {text!r}, not a text")
+    if not isinstance(value, (int, float)):
+        raise ValueError(f"{name} is {value!r}, not a number")
     return Sample(name, labels, value)
 
 

@@ -14,6 +14,7 @@ from .text import Sample, sample
 
 PATH = "/var/lib/gpucluster/validation.json"
 _UNIT = "GB/s"
+_MOST = 1e12  # above each time and bandwidth
 _KEYS = {"ended", "verdict", "summary", "stages", "figures"}
 
 
@@ -30,6 +31,10 @@ def samples(brief: t.Mapping[str, t.Any]) -> list[Sample]:
     if not brief:
         return []
     rates = [row for row in brief["figures"] if row["unit"] == _UNIT and row["slowest"] is not None]
+    figures = [brief["ended"], *(row["slowest"] for row in rates)]
+    odd = [figure for figure in figures if not isinstance(figure, (int, float)) or not 0 <= figure < _MOST]
+    if odd:
+        raise ValueError(f"the file of the last validation has {str(odd[0])[:60]!r} where a figure belongs")
     return [
         sample("gpucluster_validation_timestamp_seconds", brief["ended"]),
         sample("gpucluster_validation_verdict", 1, verdict=brief["verdict"]),

@@ -32,6 +32,14 @@ ADVICE: dict[str, list[str]] = {
         "Run site.yml with '--limit NODE' (versions of our roles), or bring driver and kernel of the image in line."
     ],
     "preflight.clock": ["Run the play of the role base on the node; munge refuses messages that are minutes off."],
+    "preflight.own_name": [
+        "A program such as PyTorch's Gloo tells the other nodes this address.",
+        "Remove the node's name from the lines of 127.0.1.1 in its /etc/hosts, or set base_hosts and run site.yml.",
+    ],
+    "preflight.nccl_conf": [
+        "Compare /etc/nccl.conf with that of an equal node; a topology file of another machine makes jobs slow.",
+        "Remove what was set by hand, or set nccl_settings for all nodes, and run site.yml.",
+    ],
     "preflight.mounts": ["'mount PATH' on the node says why it is missing; if it hangs, is the NFS server up?"],
     "preflight.users": ["Run users.yml: the number of a user must be the same on all nodes."],
     "scheduler.controllers": [

@@ -51,11 +51,11 @@ def judge(raw: Raw) -> dict[str, t.Any]:
     """Return whether nodes that were usable before are still usable, and the hardware of the nodes."""
     before = [node for node in raw["before"] if node["name"] in raw["meant"]]
     lost = node_states.lost(before, raw["states"])
-    seen = sum(node_states.usable(node) for node in before)
+    seen = sum(node_states.status(node) == checks.PASS for node in before)
     if not lost and before:
         text = f"{seen} node{'' if seen == 1 else 's'} that Slurm could use before can still be used"
         lost = [checks.check("after.nodes", "nodes at the end", checks.PASS, text)]
-    named = [item["node"] for item in lost if item["node"]]
+    named = [item["node"] for item in lost if item["node"] and item["status"] == checks.FAIL]
     return {
         "checks": lost,
         "lost": named,

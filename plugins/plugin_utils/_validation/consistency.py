@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Check that all nodes have the same versions, users and mounts."""
+"""Check that all nodes have the same versions, users and mounts, and find themselves."""
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 from collections import Counter
 
@@ -30,10 +31,45 @@ def checks(
         for name, facts in nodes.items()
     ]
     found += [node_states.state(node) for node in states]
-    found += _versions(answered, {node["name"] for node in states} or set(answered))
+    computes = {node["name"] for node in states} or set(answered)
+    found += _versions(answered, computes)
     for name, facts in answered.items():
         found += [_clock(name, facts["clock"]), *_mounts(name, facts["mounts"])]
-    return found + _users(answered)
+        if name in computes:
+            found.append(_own_name(name, facts["own_name"]))
+    return found + _nccl(answered, states) + _users(answered)
+
+
+def _nccl(nodes: t.Mapping[str, t.Mapping[str, t.Any]], states: t.Sequence[t.Mapping[str, t.Any]]) -> list[Check]:
+    """Return whether nodes with the same GPUs and CPUs have the same settings of NCCL; those that differ fail."""
+    kinds: dict[tuple[t.Any, ...], dict[str, t.Any]] = {}
+    for node in states:
+        if "nccl_conf" in nodes.get(node["name"], {}):
+            kind = (node.get("gres"), node.get("gpus"), node.get("cpus"))
+            kinds.setdefault(kind, {})[node["name"]] = nodes[node["name"]]["nccl_conf"]
+    return [
+        check("preflight.nccl_conf", "settings of NCCL", *_settings(settings, same), name)
+        for same in kinds.values()
+        for name, settings in same.items()
+    ]
+
+
+def _settings(settings: t.Mapping[str, str] | None, same: t.Mapping[str, t.Any]) -> tuple[str, str]:
+    """Return status and message of the settings of a node, beside those of all nodes of its kind."""
+    if settings is None:
+        return WARN, "/etc/nccl.conf cannot be read"
+    ranked = Counter(tuple(sorted(one.items())) for one in same.values() if one is not None).most_common(2)
+    first, *others = [dict(one) for one, _count in ranked]
+    # If no settings are those of most nodes, nobody knows which are wrong.
+    tied = bool(others) and ranked[0][1] == ranked[1][1]
+    usual = others[0] if tied and settings == first else first
+    where = "as many" if tied else "most"
+    wrong = [
+        f"{key} is {settings.get(key, 'not set')}, but {usual.get(key, 'not set')} on {where} equal nodes"
+        for key in sorted({*settings, *usual})
+        if settings.get(key) != usual.get(key)
+    ]
+    return (FAIL if wrong else PASS), "; ".join(wrong)
 
 
 def _versions(nodes: t.Mapping[str, t.Mapping[str, t.Any]], computes: t.Collection[str]) -> list[Check]:
@@ -74,6 +110,19 @@ def _clock(name: str, clock: t.Mapping[str, t.Any]) -> Check:
     status = {True: PASS, False: FAIL}.get(t.cast("bool", clock["synchronized"]), WARN)
     text = {PASS: "", FAIL: "not synchronized", WARN: "nobody knows whether it is synchronized"}[status]
     return check("preflight.clock", "clock", status, text or f"kept by {clock['by']}", name)
+
+
+def _own_name(name: str, own: t.Mapping[str, t.Any]) -> Check:
+    """Return whether a node finds itself at an address that others reach: programs of a job tell it to the others."""
+    addresses = own["addresses"]
+    if addresses is None:
+        status, text = WARN, f"nothing says what {own['name']} resolves to"
+    elif not addresses:
+        status, text = FAIL, f"{own['name']} does not resolve here"
+    else:
+        loopback = ipaddress.ip_address(addresses[0]).is_loopback
+        status, text = FAIL if loopback else PASS, f"{own['name']} resolves to {addresses[0]} here"
+    return check("preflight.own_name", "own name", status, text, name)
 
 
 def _mounts(name: str, mounts: t.Mapping[str, str]) -> list[Check]:

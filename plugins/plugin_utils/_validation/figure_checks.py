@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import typing as t
 
@@ -50,9 +51,24 @@ def bandwidth(
 
 
 def memcpy(
-    measured: t.Mapping[str, t.Mapping[str, float | None]], name: str, title: str, threshold: t.Any
+    measured: t.Mapping[str, t.Mapping[str, float | None]],
+    name: str,
+    title: str,
+    threshold: t.Any,
+    gpus: int = 0,
+    most: float = math.inf,
 ) -> list[Check]:
-    """Return one check per node for its slowest GPU; O(measured) maps nodes to GB/s by GPU."""
+    """
+    Return one check per node for its slowest GPU; O(measured) maps nodes to GB/s by GPU.
+
+    A node of which not all GPUs were measured has failed; O(gpus) is how many it has, 0 if that is not known.
+    A figure above O(most) is no measurement.
+    """
+    odd = {node: [value for value in found.values() if value and value > most] for node, found in measured.items()}
+    measured = {
+        node: {gpu: None if value in odd[node] else value for gpu, value in found.items()}
+        for node, found in measured.items()
+    }
     slowest = {
         node: min((value for value in gpus.values() if value is not None), default=None)
         for node, gpus in measured.items()
@@ -63,19 +79,25 @@ def memcpy(
     found = []
     for node, value in slowest.items():
         item = short.get(node)
-        usual = statistics.median(v for v in measured[node].values() if v is not None) if value is not None else None
-        text = item.message if item else f"slowest of {len(measured[node])} GPUs; median {usual:.4g}"
+        known, number = [v for v in measured[node].values() if v is not None], max(gpus, len(measured[node]))
+        text = item.message if item else f"slowest of {number} GPUs; median {statistics.median(known):.4g}"
         text += "" if item or threshold else "; no limit is known"
+        level = item.level if item else PASS
+        if len(known) < number:
+            level, more = FAIL, f"; {item.message}" if item else ""
+            text = f"{len(known)} of {number} GPUs measured{more}"
+            text += f"; {odd[node][0]:.10g} GB/s is no measurement: at most {most:.4g} is possible" if odd[node] else ""
         found.append(
             check(
                 name,
                 title,
-                item.level if item else PASS,
+                level,
                 text,
                 node,
                 measured=value,
                 expected=levels.get("expected"),
                 limits=levels,
+                margin=margin(value, levels),
                 unit="GB/s",
             )
         )
@@ -88,12 +110,19 @@ def margin(measured: float | None, levels: t.Mapping[str, float]) -> float | Non
     return None if measured is None or not least else measured / least - 1
 
 
+def limited(measured: float, least: float) -> dict[str, t.Any]:
+    """Return the limit below which a figure fails, and the margin to it, for a check."""
+    levels = {"fail": least}
+    return {"limits": levels, "margin": margin(measured, levels)}
+
+
 def unjudged(item: Check) -> Check:
     """Return a passed check as not run, because it has no limit and no other results to compare with."""
     if item["status"] != PASS:
         return item
     text = f"{item['group']}: {item['measured']:.4g} {item['unit']}, but no limit is known and nothing to compare with"
-    return {**item, "status": NOT_RUN, "message": text}
+    # A limit that comes from the figure itself is none.
+    return {**item, "status": NOT_RUN, "message": text, "expected": None, "limits": {}, "margin": None}
 
 
 def group(result: t.Mapping[str, t.Any]) -> str:
@@ -135,6 +164,7 @@ def _bandwidth(
         measured=result["busbw"],
         expected=levels.get("expected"),
         limits=levels,
+        margin=margin(result["busbw"], levels),
         unit="GB/s",
         size=result.get("largest"),
     )

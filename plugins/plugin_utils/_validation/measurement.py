@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as _paths
+
 if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.session import Session
 
@@ -41,8 +43,9 @@ def image(session: Session) -> str:
 def run(session: Session, kind: str, groups: t.Sequence[t.Sequence[str]], **more: t.Any) -> Results:
     """Return the bandwidth of groups of nodes; O(more) are additional arguments of the module."""
     settings = session.settings
+    most = _paths.most(session.record) if program(session) == "nccl" else None
     usual = _nccl(session) if program(session) == "nccl" else _mpi(session, 2 if kind == "node" else 1)
-    return _results(
+    found = _results(
         session,
         **{
             **usual,
@@ -59,6 +62,15 @@ def run(session: Session, kind: str, groups: t.Sequence[t.Sequence[str]], **more
             **more,
         },
     )
+    return [_possible(result, most) for result in found]
+
+
+def _possible(result: dict[str, t.Any], most: float | None) -> dict[str, t.Any]:
+    """Return a result, without its bandwidth if no path of the nodes is so fast."""
+    if most is None or (result["busbw"] or 0.0) <= most:
+        return result
+    text = f"{result['busbw']:.4g} GB/s is no measurement: the hardware record allows at most {most:.4g} GB/s"
+    return {**result, "state": "failed", "busbw": None, "message": text}
 
 
 def checked_mpi(session: Session, nodes: t.Sequence[str], before: t.Sequence[str] = (), **more: t.Any) -> Results:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as _paths
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import (
     choice,
     figure_checks,
@@ -32,6 +33,7 @@ def measure(session: Session, raw: dict[str, t.Any], silent: t.Collection[str]) 
     """Run each program on every node; if one program fails as a whole, the others still run."""
     choice.need(session, silent)
     raw["thresholds"] = inputs.limits(session.settings, session.record)
+    raw["gpus"], raw["most"] = session.gpus, _paths.most_copies(session.record)
     names, faults = session.taken, []
     for test in session.settings["node_checks"]:
         session.say(f"run {_PROGRAMS[test].split()[0]} on {len(names)} nodes")
@@ -82,5 +84,11 @@ def _memcpy(raw: Raw) -> list[Check]:
         }
         title = {"host_to_device": "host to GPU", "device_to_host": "GPU to host"}[test]
         threshold = (raw.get("thresholds") or {}).get(key)
-        found += figure_checks.memcpy(measured, f"node.{test}", title, threshold) if measured else []
+        found += (
+            figure_checks.memcpy(
+                measured, f"node.{test}", title, threshold, raw.get("gpus", 0), raw.get("most", _paths.FASTEST_COPY)
+            )
+            if measured
+            else []
+        )
     return found

@@ -11,7 +11,11 @@ import json
 import re
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import throughput
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
+
 _MATRIX = re.compile(r"^Running (\w+)\.?\s*$")
+_MOST = 4  # results in a message
 _WORDS = {"pass": "pass", "skip": "not_run", "warn": "warn", "fail": "fail"}
 
 
@@ -21,14 +25,15 @@ def dcgm(text: str) -> tuple[str, str]:
         data = json.loads(text[text.index("{") : text.rindex("}") + 1])
     except ValueError:
         return "fail", "the output of dcgmi is not JSON, or cut"
-    found = list(_statuses(data, ""))
-    worst = [(name, word) for name, word in found if _WORDS.get(word, "fail") in ("fail", "warn")]
-    if not any(_WORDS.get(word) == "pass" for _name, word in found):
-        return "fail", "no test of dcgmi passed"
+    found = list(throughput.diagnosis(data))
+    passed = sum(_WORDS.get(one.status) == "pass" for one in found)
+    worst = [one for one in found if _WORDS.get(one.status, "fail") in ("fail", "warn")]
+    told = words.listed(list(dict.fromkeys(f"{one.text}: {one.status}" for one in worst or found)), _MOST)
+    if not passed:
+        return "fail", f"no test of dcgmi passed: {told or 'the report names none'}"
     if not worst:
-        return "pass", f"{sum(_WORDS.get(word) == 'pass' for _name, word in found)} results"
-    level = "fail" if any(_WORDS.get(word, "fail") == "fail" for _name, word in worst) else "warn"
-    return level, "; ".join(dict.fromkeys(f"{name}: {word}" for name, word in worst))
+        return "pass", f"{passed} results"
+    return "fail" if any(_WORDS.get(one.status, "fail") == "fail" for one in worst) else "warn", told
 
 
 def nvbandwidth(text: str) -> dict[str, dict[str, float | None]]:
@@ -39,28 +44,19 @@ def nvbandwidth(text: str) -> dict[str, dict[str, float | None]]:
         except (ValueError, KeyError, TypeError):
             return {}
     found: dict[str, dict[str, float | None]] = {}
-    name = None
+    name, columns = "", 0
     for line in text.splitlines():
-        match = _MATRIX.match(line.strip())
+        match, cells = _MATRIX.match(line.strip()), line.split()
         if match:
-            name = match.group(1)
-        elif name and re.match(r"^\s*0\s+\S*\d+\.\d", line):
-            found[name] = _row(line.split()[1:])
-            name = None
+            name, columns = match.group(1), 0
+        elif name and cells == [str(place) for place in range(len(cells) or 1)]:
+            columns = len(cells)
+        elif name and columns and cells[:1] == ["0"]:
+            found[name] = _row([*cells[1:], *[""] * (columns + 1 - len(cells))])
+            name = ""
+        elif cells[:1] == ["SUM"] and len(cells) > 2 and cells[1] in found:
+            found[cells[1]] = _row(list(found[cells[1]].values()), cells[2])
     return found
-
-
-def _statuses(data: t.Any, name: str) -> t.Iterator[tuple[str, str]]:
-    """Yield name and status of every entry with a status."""
-    if isinstance(data, dict):
-        name = str(data.get("name") or data.get("category") or name)
-        if isinstance(data.get("status"), str):
-            yield name, data["status"].lower()
-        for value in data.values():
-            yield from _statuses(value, name)
-    elif isinstance(data, list):
-        for value in data:
-            yield from _statuses(value, name)
 
 
 def _json(data: t.Mapping[str, t.Any]) -> dict[str, dict[str, float | None]]:
@@ -68,10 +64,11 @@ def _json(data: t.Mapping[str, t.Any]) -> dict[str, dict[str, float | None]]:
     found = {}
     for case in data["nvbandwidth"].get("testcases", []):
         if case["status"] == "Passed":
-            found[case["name"]] = _row([str(cell) for row in case["bandwidth_matrix"] for cell in row])
+            found[case["name"]] = _row([cell for row in case["bandwidth_matrix"] for cell in row], case.get("sum"))
     return found
 
 
-def _row(cells: t.Sequence[str]) -> dict[str, float | None]:
-    """Return numbers by position."""
-    return {str(place): float(cell) if re.match(r"^\d", cell) else None for place, cell in enumerate(cells)}
+def _row(cells: t.Sequence[t.Any], total: t.Any = None) -> dict[str, float | None]:
+    """Return numbers by position; None for a GPU that was not measured, and for all if their sum is another one."""
+    found = throughput.whole([throughput.figure(cell) for cell in cells], total)
+    return {str(place): value for place, value in enumerate(found)}

@@ -12,7 +12,7 @@ from collections import Counter
 from datetime import datetime, timezone
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._training.judge import against
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._training.judge import LEAST_SPEED, against
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.advice import advice
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import (
     FAIL,
@@ -21,6 +21,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.check
     WARN,
     natural,
 )
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.figure_checks import limited
 
 Report = dict[str, t.Any]
 
@@ -37,7 +38,11 @@ STAGES = {
 # from run to run.
 _REGRESSION = 0.1
 _REGRESSION_MPI = 0.8
+# A regression by more than this fails, in percent.
+_FAILS = 50
 _PROGRAMS = {"nccl": "NCCL between GPUs", "mpi": "MPI between CPUs"}
+# What is said about a run that its report does not repeat.
+_NOT_SHOWN = ("stages", "reasons", "ended", "regression_percent")
 # Prefix of the names of hardware records with simulated GPUs.
 _SIMULATED = "simulated_"
 _RANK = {PASS: 0, NOT_RUN: 0, WARN: 1, FAIL: 2}
@@ -59,7 +64,7 @@ def build(stages: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any
     seconds = _seconds(by_name, began)
     report: Report = {
         "format": 1,
-        **{key: value for key, value in about.items() if key not in ("stages", "reasons", "ended")},
+        **{key: value for key, value in about.items() if key not in _NOT_SHOWN},
         "seconds": about["ended"] - began if began and about.get("ended") else None,
         "stages": [
             {**_stage(name, by_name.get(name), name in wanted, checks), "seconds": seconds.get(name)} for name in STAGES
@@ -84,6 +89,7 @@ def build(stages: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any
     }
     if baseline:
         report["baseline"] = compare(report, baseline)
+        report["baseline"]["fails_percent"] = about.get("regression_percent", _FAILS)
         _judge_training(report, baseline)
     report["verdict"] = verdict(report)
     report["summary"] = summary(report)
@@ -96,8 +102,26 @@ def verdict(report: Report) -> str:
     statuses = Counter(item["status"] for item in report["checks"])
     if statuses[FAIL] or not statuses[PASS] or any(stage["state"] == "missing" for stage in report["stages"]):
         return FAIL
-    regressions = report["baseline"] and report["baseline"]["regressions"]
+    regressions = _regressions(report)
+    if any(_fails(report, change) for change in regressions):
+        return FAIL
     return WARN if statuses[WARN] or regressions else PASS
+
+
+def _regressions(report: Report) -> list[dict[str, t.Any]]:
+    return list(report["baseline"]["regressions"]) if report["baseline"] else []
+
+
+def _fails(report: Report, change: t.Mapping[str, t.Any]) -> bool:
+    """Return whether a figure fell by so much that the validation fails."""
+    lost = _lost(change)
+    return lost is not None and lost > report["baseline"]["fails_percent"]
+
+
+def _lost(change: t.Mapping[str, t.Any]) -> float | None:
+    """Return by how many percent a figure fell; None for a check that only has another status."""
+    before, after = change["before"], change["after"]
+    return None if isinstance(before, str) or isinstance(after, str) or not before else 100 * (1 - after / before)
 
 
 def summary(report: Report) -> str:
@@ -116,10 +140,11 @@ def summary(report: Report) -> str:
         )
     if warned:
         parts.append(f"{_count(len(warned), 'warning')}")
-    if report["baseline"] and report["baseline"]["regressions"]:
-        parts.append(
-            f"{_count(len(report['baseline']['regressions']), 'regression')} since {report['baseline']['run']}"
-        )
+    regressions = _regressions(report)
+    if regressions:
+        gross = sum(_fails(report, change) for change in regressions)
+        more = f", {gross} of them by more than {report['baseline']['fails_percent']} %" if gross else ""
+        parts.append(f"{_count(len(regressions), 'regression')} since {report['baseline']['run']}{more}")
     passed = sum(item["status"] == PASS for item in report["checks"])
     if not passed and not failed:
         parts.append("nothing was proved")
@@ -137,12 +162,37 @@ def _notices(report: Report) -> list[str]:
 
 
 def worst(report: Report, most: int = 10) -> list[str]:
-    """Return the failures as single lines: named culprits first, then the others up to the maximum."""
+    """
+    Return failures, regressions and warnings as single lines, each kind up to the maximum.
+
+    Named culprits come first. A regression of a check that failed is no line of its own.
+    """
     failed = [item for item in report["checks"] if item["status"] == FAIL]
+    warned = [item for item in report["checks"] if item["status"] == WARN]
     order = {"isolation.node": 0, "isolation.link": 0, "isolation.shared": 0, "stage": 1, "stage.follows": 3}
     failed.sort(key=lambda item: order.get(item["check"], 2))
-    lines = [f"{item['node'] + ': ' if item['node'] else ''}{item['title']}: {item['message']}" for item in failed]
-    return [*lines[:most], *filter(None, [words.more(lines, most)])]
+    known = {_key(item) for item in failed}
+    lower = [change for change in _regressions(report) if _key(change) not in known]
+    lower.sort(key=lambda change: -(_lost(change) or 0))
+    kinds = (
+        [_line(item, item["message"]) for item in failed],
+        [_line(change, _fall(report, change)) for change in lower],
+        [_line(item, item["message"]) for item in warned],
+    )
+    return [text for lines in kinds for text in [*lines[:most], *filter(None, [words.more(lines, most)])]]
+
+
+def _line(item: t.Mapping[str, t.Any], text: str) -> str:
+    return f"{item['node'] + ': ' if item['node'] else ''}{item['title']}: {text}"
+
+
+def _fall(report: Report, change: t.Mapping[str, t.Any]) -> str:
+    """Return a regression with both figures, such as C(gpu1 - gpu2: 345 before, now 79 (-77 %), since run X)."""
+    lost, who = _lost(change), f"{change['group']}: " if change["group"] and not change["node"] else ""
+    figures = [change["before"], change["after"]]
+    before, after = (value if isinstance(value, str) else f"{value:.4g}" for value in figures)
+    part = "" if lost is None else f" ({-lost:+.0f} %)"
+    return f"{who}{before} in run {report['baseline']['run']}, now {after}{part}"
 
 
 def compare(report: Report, baseline: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -260,21 +310,22 @@ def _judge_training(report: Report, baseline: t.Mapping[str, t.Any]) -> None:
         return
     speed = (before["figures"] or {}).get("tokens_per_second_per_gpu")
     for item in report["checks"]:
-        if item["check"] == "training.speed" and item["status"] != FAIL:
+        if item["check"] == "training.speed" and item["status"] != FAIL and speed:
             item["status"], item["message"] = against(item["measured"], speed, f"run {baseline.get('run')}")
+            item.update(limited(item["measured"], LEAST_SPEED * speed))
 
 
 def _change(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any], least: float) -> dict[str, t.Any] | None:
     """Return a relevant change of one check: its status, or its figure by more than a fraction."""
     change = {"check": new["check"], "title": new["title"], "node": new["node"], "group": new.get("group")}
-    before, after = old.get("measured"), new.get("measured")
+    same_size = old.get("size") == new.get("size")
+    before, after = (item.get("measured") if same_size else None for item in (old, new))
     change.update(
         before=before if before is not None else old["status"], after=after if after is not None else new["status"]
     )
     if _RANK[old["status"]] != _RANK[new["status"]] and NOT_RUN not in (old["status"], new["status"]):
         return {**change, "worse": _RANK[new["status"]] > _RANK[old["status"]]}
-    same_size = old.get("size") == new.get("size")
-    if before and after and same_size and min(before, after) < (1 - least) * max(before, after):
+    if before and after and min(before, after) < (1 - least) * max(before, after):
         return {**change, "worse": after < before}
     return None
 

@@ -12,7 +12,6 @@ import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import hostlist
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.figure_checks import margin
 
 Report = t.Mapping[str, t.Any]
 Item = t.Mapping[str, t.Any]
@@ -44,7 +43,7 @@ def _row(items: t.Sequence[Item]) -> dict[str, t.Any]:
         "who": (slowest.get("group") or slowest["node"]) if slowest else None,
         "median": statistics.median(item["measured"] for item in known) if known else None,
         "levels": levels,
-        "margin": margin(slowest["measured"], levels) if slowest else None,
+        "margin": slowest.get("margin") if slowest else None,
         "size": next((item["size"] for item in known if item.get("size")), None),
         "unit": items[0]["unit"],
     }

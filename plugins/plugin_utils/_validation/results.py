@@ -11,6 +11,7 @@ import typing as t
 
 Raw = t.Mapping[str, t.Any]
 
+ONE_GPU = "not measured: one GPU"
 # The kinds of groups, as parts of the titles of checks.
 TITLES = {"node": "in one node,", "pair": "between two nodes,", "all": "over all nodes,"}
 
@@ -19,6 +20,25 @@ def known(raw: Raw) -> Raw:
     """Return the input without jobs that did not measure, which prove nothing about their nodes."""
     kinds = {kind: [result for result in raw.get(kind) or [] if not lost(result)] for kind in (*TITLES, "search")}
     return {**raw, **kinds}
+
+
+def alone(result: Raw) -> Raw:
+    """Return a result of one rank as not measured, because it reached no other GPU: its bandwidth is always 0."""
+    one = result.get("state") == "ok" and result.get("world") == 1 and result["busbw"] == 0
+    return {**result, **not_measured(result["nodes"], result["collective"], ONE_GPU)} if one else result
+
+
+def not_measured(nodes: t.Sequence[str], collective: str, message: str) -> dict[str, t.Any]:
+    """Return the result of a group that was not measured."""
+    return {
+        "nodes": list(nodes),
+        "collective": collective,
+        "state": "not_measured",
+        "message": message,
+        "busbw": None,
+        "rows": [],
+        "checked": False,
+    }
 
 
 def lost(result: Raw) -> bool:

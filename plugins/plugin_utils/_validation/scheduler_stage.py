@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import output
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import choice, measurement, step_checks
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import (
     FAIL,
@@ -49,7 +50,8 @@ def measure(session: Session, raw: dict[str, t.Any], silent: t.Collection[str]) 
     if session.taken:
         session.say(f"run an MPI program over {len(session.taken)} nodes")
         raw["mpi"] = measurement.checked_mpi(session, session.taken)
-    raw["accounting"] = _accounting(session, job["job_id"])
+    if job.get("job_id"):
+        raw["accounting"] = _accounting(session, job["job_id"])
     image = session.settings["container_image"]
     # Only the help of srun lists options of plugins.
     plugin = "container-image" in session.ask("srun", "--help").get("stdout", "")
@@ -158,7 +160,7 @@ def _containers(raw: Raw) -> list[Check]:
     status, text = PASS, f"{raw['image']} on {len(raw['results'])} nodes"
     if outside:
         nodes = [node for result in outside for node in result["nodes"]]
-        first = outside[0].get("lost") or outside[0]["stderr"].strip() or outside[0]["stdout"].strip()
+        first = outside[0].get("lost") or output.cause(outside[0]["stderr"], outside[0]["stdout"])
         status, text = FAIL, f"{', '.join(nodes[:8])}: {first or 'no output'}"
     name, title = next(iter(titles.items()))
     return [check(name, title, status, text), _container_mpi(raw, "scheduler.container_mpi", titles)]

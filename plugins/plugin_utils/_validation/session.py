@@ -11,6 +11,7 @@ import dataclasses
 import time
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import nodes as slurm_nodes
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import settings as inputs
 
 JOB_NAME = "gpucluster-validate"
@@ -85,6 +86,17 @@ class Session:
         if "rc" not in found:
             raise StoppedError(f"{' '.join(command)}: {found.get('msg') or 'no reason was given'}")
         return found
+
+    def stopped(self, names: t.Sequence[str]) -> str:
+        """Return which nodes get no more jobs, with the reason; empty if all do, or if Slurm gives no clear answer."""
+        found = self.ask(
+            "sinfo", "--Node", "--noheader", f"--nodes={','.join(names)}", f"--format={slurm_nodes.FORMAT}"
+        )
+        try:
+            nodes = slurm_nodes.parse(str(found.get("stdout", ""))) if found["rc"] == 0 else []
+        except slurm_nodes.OutputError:
+            return ""
+        return "; ".join(f"{node.name} is {node.condition}" for node in nodes if node.stopped)
 
     def job(self, module: str, **arguments: t.Any) -> Result:
         """Return the result of a module that submits a job."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import output
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation.checks import (
     FAIL,
     NOT_RUN,
@@ -26,21 +27,19 @@ _NO_COMMAND = 127
 
 
 def steps(results: t.Sequence[t.Mapping[str, t.Any]], name: str, title: str, good: str = "") -> list[Check]:
-    """Return one check per node from the results of a command; status 127 means that the command is missing."""
+    """Return one check per node from the results of a command; status 127 without a word: the command is missing."""
     found = []
     for result in results:
         code = result["rc"]
-        output = (result["stderr"] or result["stdout"]).strip().splitlines()
-        message = (
-            good
-            if code == 0
-            else f"{'took too long' if code == 124 else f'exit status {code}'}: {(output or ['no output'])[0]}"
-        )
-        if code == _NO_COMMAND:
+        said = output.cause(result["stderr"], result["stdout"]) or "no output"
+        message = good if code == 0 else f"{'took too long' if code == 124 else f'exit status {code}'}: {said}"
+        # The shell that looks for the command says nothing if it is missing; a command that lacks a library does.
+        missing = code == _NO_COMMAND and not output.own(result["stderr"], result["stdout"])
+        if missing:
             message = "not installed on the node"
         # If Slurm drained the node or ended the job, its reason is more useful than the exit status.
         message = result.get("lost") or message
-        status = {0: PASS, _NO_COMMAND: NOT_RUN}.get(code, FAIL)
+        status = PASS if code == 0 else NOT_RUN if missing else FAIL
         found += [check(name, title, status, message, node) for node in result["nodes"]]
     return found
 

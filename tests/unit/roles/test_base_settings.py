@@ -16,6 +16,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 VARS = Path(__file__).parents[3] / "roles/base/vars/main.yml"
+ROLE = VARS.parents[1]
 # The kernel's settings are files; a load writes one of them.
 SYSCTL = """#!/bin/sh
 cd "$KERNEL" || exit
@@ -72,3 +73,30 @@ def test_the_file_of_time_servers_follows_the_list_also_in_check_mode(
 
     assert templar.evaluate_conditional(tasks[0]["when"])
     assert {name: file[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("program", "method", "user", "lacks"),
+    [
+        ("sh -c", "sudo", "ops", False),
+        ("no-such-sudo", "sudo", "ops", True),
+        ("no-such-sudo", "sudo", "root", False),
+        ("no-such-sudo", "doas", "ops", False),
+    ],
+)
+def test_a_machine_without_systemd_or_sudo_is_named(program: str, method: str, user: str, lacks: bool) -> None:
+    script = yaml.safe_load(VARS.read_text(encoding="utf-8"))["__base_lacks"]
+    said = subprocess.run(
+        ["sh", "-c", script, "sh", program, method, user], capture_output=True, text=True, check=False
+    )
+    systemd = [] if Path("/run/systemd/system").exists() else ["systemd"]
+
+    assert said.stdout.split() == systemd + ([program] if lacks else [])
+
+
+def test_such_a_machine_is_refused_before_the_first_task_that_becomes_root() -> None:
+    tasks = yaml.safe_load((ROLE / "tasks/main.yml").read_text(encoding="utf-8"))
+
+    assert tasks[0]["become"] is False
+    assert tasks[1]["ansible.builtin.assert"]["that"] == "__base_look.stdout | length == 0"
+    assert not any("become" in task for task in tasks[1:])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import gpu
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import gpu, slurm
 from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
 ROOT = Path(__file__).parents[3]
@@ -151,3 +151,9 @@ def test_the_page_lists_what_the_program_writes() -> None:
         [f"{table}: add a row `{name}` to this table" for name in sorted(written - listed)]
         + [f"{place('docs/monitoring.md', f'`{name}')}: remove the row `{name}`" for name in sorted(listed - written)]
     )
+
+
+def test_prometheus_drops_what_the_program_writes_instead() -> None:
+    template = (ROOT / "roles/monitoring/templates/prometheus.yml.j2").read_text(encoding="utf-8")
+
+    assert f'regex: "{slurm.FILLED.pattern}", action: drop' in template

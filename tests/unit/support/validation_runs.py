@@ -48,6 +48,7 @@ def _facts() -> dict[str, t.Any]:
     return {
         "versions": {"kernel": "6.8.0", "driver": "580.159.04", "slurm": "26.05.4", "nccl": "2.28.9"},
         "clock": {"synchronized": True, "offset": 0.0, "by": "chrony"},
+        "own_name": {"name": "gpu", "addresses": ["10.0.0.21"]},
         "mounts": {"/home": "ok"},
         "users": {},
     }

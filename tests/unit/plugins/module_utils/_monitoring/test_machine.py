@@ -58,7 +58,7 @@ def test_each_check_has_its_last_verdict(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]"])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"verdicts": {"gpu_ecc": ""}}', '{"verdicts": {"gpu_ecc": "heal"}}'])
 def test_a_damaged_state_is_an_error(text: str) -> None:
     with pytest.raises((ValueError, AttributeError)):
         machine.health(text, 0)

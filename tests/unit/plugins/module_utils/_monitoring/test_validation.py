@@ -83,6 +83,17 @@ def test_a_broken_file_is_a_fault_of_the_collector(text: str, monkeypatch: pytes
     assert "gpucluster_validation_verdict" not in written
 
 
+@pytest.mark.parametrize("figure", ["0.5", -0.5, 1e18, [0.5]])
+def test_what_is_no_figure_is_refused(figure: t.Any) -> None:
+    broken = brief(measured())
+    for row in broken["figures"]:
+        row["slowest"] = figure
+
+    for damaged in (broken, {**brief(measured()), "ended": figure}):
+        with pytest.raises(ValueError, match="where a figure belongs"):
+            validation.samples(damaged)
+
+
 def test_a_machine_without_a_validation_has_no_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any) -> None:
     monkeypatch.setattr(validation, "PATH", str(tmp_path / "missing"))
     collectors = cli.Collectors({"collectors": ["validation"]}, Host(t.cast("t.Any", None)), t.cast("t.Any", None))

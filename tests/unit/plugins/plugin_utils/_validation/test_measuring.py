@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import record as paths
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import cli as repair_cli
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._validation import report as results
@@ -24,7 +25,12 @@ if t.TYPE_CHECKING:
     from pathlib import Path
 
 A100, H100 = "Standard_ND96asr_v4", "Standard_ND96isr_H100_v5"
-FACTS = {"versions": {"slurm": "24.11.5"}, "clock": {"synchronized": True, "offset": 0.0, "by": "x"}, "mounts": {}}
+FACTS = {
+    "versions": {"slurm": "24.11.5"},
+    "clock": {"synchronized": True, "offset": 0.0, "by": "x"},
+    "mounts": {},
+    "own_name": {"name": "gpu1", "addresses": ["10.0.0.21"]},
+}
 
 
 def session(host: Host, nodes: Nodes | None = None, **changes: t.Any) -> Session:
@@ -86,6 +92,86 @@ def test_the_record_of_the_nodes_says_how_to_measure_and_what_must_be_reached() 
     assert set(call["environment"]) > {"NCCL_DEBUG"}
     assert found["limits"][0]["why"] == f"hardware record {H100}"
     assert "container_image" not in call
+
+
+def one_gpu(found: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+    return [item for item in found["checks"] if item["check"].startswith("nccl.node.")]
+
+
+def test_nodes_with_one_gpu_have_no_bandwidth_between_gpus() -> None:
+    """It is 0 by definition, and a threshold for it would fail every such node."""
+    host = Host(2, gpus=1)
+    found = stage("nccl", host, search_rounds=0, thresholds={"node": 100})
+
+    assert {(item["status"], item["message"], item["measured"]) for item in one_gpu(found)} == {
+        ("not_run", "not measured: one GPU", None)
+    }
+    assert len(one_gpu(found)) == 4
+    assert all(len(group) == 2 for call in host.called("nccl_test") for group in call["groups"])
+    assert stage("nccl", Host(1, gpus=1))["checks"]
+
+
+def test_a_result_of_one_rank_alone_is_no_measurement() -> None:
+    result = {"nodes": ["gpu1"], "collective": "all_reduce", "state": "ok", "message": "", "busbw": 0.0, "rows": []}
+    raw = {"program": "nccl", "thresholds": {"node": 100}}
+
+    (check,) = one_gpu(stages.build("nccl", {**raw, "node": [{**result, "checked": True, "world": 1}]}))
+
+    assert (check["status"], check["message"]) == ("not_run", "not measured: one GPU")
+    (check,) = one_gpu(stages.build("nccl", {**raw, "node": [{**result, "checked": True, "world": 8}]}))
+    assert check["status"] == "fail"
+
+
+def test_the_page_says_of_an_unjudged_figure_what_its_check_says() -> None:
+    """A limit that is a part of the figure itself would make each figure pass by the same percentage."""
+    found = stage("nccl", Host(2, gpus=1), search_rounds=0)
+    page = report_page.page(results.build([found], {"run": "x", "stages": ["nccl"]}))
+    (pair,) = (item for item in found["checks"] if item["check"] == "nccl.pair.all_reduce")
+
+    assert (pair["status"], pair["limits"], found["pairs"]["limits"]) == ("not_run", {}, {})
+    assert "above the limit" not in page
+    assert "17.6 %" not in page
+    assert "no limit is known" in page
+    assert "<b>0 <small>" not in page
+
+
+def test_a_figure_above_every_path_of_the_record_is_no_measurement() -> None:
+    """18 NVLinks of 25 GB/s, of which a reduction in the switch may seem to use twice the bandwidth."""
+    host = Host(2)
+    host.bandwidth = 9000.0
+    found = stage("nccl", host, hardware=[{"hosts": "gpu[1-2]", "record": records.find(H100)}], search_rounds=0)
+
+    assert set(statuses(found, "nccl.node.all_reduce").values()) == {"fail"}
+    assert "9000 GB/s is no measurement: the hardware record allows at most 900 GB/s" in messages(
+        found, "nccl.node.all_reduce"
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "most"),
+    [
+        ({"gpus": {"model": "H100", "nvlinks": 18, "pcie_generation": 5}}, 900),
+        ({"gpus": {"model": "GB200", "nvlinks": 18}}, 1800),
+        ({"gpus": {"model": "A100", "nvlinks": 12}, "infiniband": {"hcas": ["a"] * 8, "rate_gbps": 400}}, 800),
+        ({"gpus": {"model": "L40S", "pcie_generation": 4}}, 64),
+        ({"gpus": {"model": "L40S"}, "infiniband": {"hcas": ["a"], "rate_gbps": 400}}, None),
+        ({}, None),
+    ],
+)
+def test_the_most_that_a_record_allows(record: dict[str, t.Any], most: float | None) -> None:
+    assert paths.most(record) == most
+
+
+def test_every_threshold_of_the_catalogue_is_possible() -> None:
+    for name in records.names():
+        record = records.find(name)
+        most = paths.most(record)
+        for key in ("nccl_allreduce_busbw_gbps", "nccl_allreduce_multinode_busbw_gbps"):
+            least = record.get("thresholds", {}).get(key) or {}
+            assert most is None or max(filter(None, least.values()), default=0) < most, (name, key)
+        for key in ("host_to_device_gbps", "device_to_host_gbps"):
+            least = record.get("thresholds", {}).get(key) or {}
+            assert max(filter(None, least.values()), default=0) < paths.most_copies(record), (name, key)
 
 
 def test_nodes_without_gpus_are_measured_with_mpi_between_cpus() -> None:

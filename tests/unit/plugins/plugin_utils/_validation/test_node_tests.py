@@ -58,3 +58,46 @@ def diagnosis(*statuses: str) -> str:
 )
 def test_only_an_understood_pass_is_a_pass(text: str, status: str) -> None:
     assert node_tests.dcgm(text)[0] == status
+
+
+@pytest.mark.parametrize("row", ["N/A  13.90  55.64", "55.63  13.90", "55.63  1x.90  55.64", "55.63  inf  55.64"])
+def test_a_gpu_without_a_figure_is_not_forgotten(row: str) -> None:
+    found = node_tests.nvbandwidth(TEXT.replace("55.63     13.90     55.64", row))
+
+    assert list(found["host_to_device_memcpy_ce"].values()).count(None) == 1
+    assert len(found["host_to_device_memcpy_ce"]) == 3
+
+
+def test_figures_that_do_not_have_the_printed_sum_are_none() -> None:
+    name = "host_to_device_memcpy_ce"
+    for damaged in (
+        TEXT.replace("13.90", "53.90"),
+        TEXT.replace("13.90     55.64", "13.90").replace("1         2", "1"),
+    ):
+        assert set(node_tests.nvbandwidth(damaged)[name].values()) == {None}
+    for cells, known in ((["55.1", "54.2"], True), (["55.1", "54.2", "54.2"], False), (["55.1"], False)):
+        case = {"name": name, "status": "Passed", "bandwidth_matrix": [cells], "sum": 109.3}
+        found = node_tests.nvbandwidth(json.dumps({"nvbandwidth": {"testcases": [case]}}))[name]
+
+        assert (None not in found.values()) == known
+
+
+def test_a_failed_diagnosis_names_the_test_the_gpu_and_the_reason() -> None:
+    why = {"status": "Fail", "warnings": [{"warning": "PCIe replays exceeded", "error_id": 5}]}
+    tests = [
+        {"name": "pcie", "results": [{"entity_group": "GPU", "entity_id": 3, **why}]},
+        {"name": "memory", "results": [{"gpu_id": "0", "status": "Skip", "info": "not this level"}]},
+    ]
+    told = {"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": tests}]}}
+
+    assert node_tests.dcgm(json.dumps(told)) == (
+        "fail",
+        "no test of dcgmi passed: pcie: GPU 3: PCIe replays exceeded: fail",
+    )
+    tests.pop(0)
+    assert node_tests.dcgm(json.dumps(told)) == (
+        "fail",
+        "no test of dcgmi passed: memory: GPU 0: not this level: skip",
+    )
+    error = {"DCGM Diagnostic": {"runtime_error": "The GPUs are in use."}}
+    assert node_tests.dcgm(json.dumps(error))[1] == "no test of dcgmi passed: diag: The GPUs are in use.: error"

@@ -153,6 +153,29 @@ def test_a_regression_is_named_with_both_figures() -> None:
     assert "1 regression since yesterday" in report["summary"]
 
 
+@pytest.mark.parametrize(
+    ("after", "percent", "verdict"), [(43.7, None, "fail"), (96.0, None, "warn"), (43.7, 80, "warn")]
+)
+def test_a_gross_regression_fails(after: float, percent: int | None, verdict: str) -> None:
+    before = results.build([stage(pair(190.0), GOOD)], {**ABOUT, "run": "yesterday"})
+    about = ABOUT if percent is None else {**ABOUT, "regression_percent": percent}
+    report = results.build([stage(pair(after), GOOD)], about, before)
+
+    assert report["verdict"] == verdict
+    assert report["worst"] == [
+        f"pairs: gpu1 - gpu2: 190 in run yesterday, now {after:.4g} ({100 * (after / 190 - 1):+.0f} %)"
+    ]
+    assert ("by more than 50 %" in report["summary"]) is (verdict == "fail")
+
+
+def test_warnings_are_listed_after_the_failures() -> None:
+    warning = check("nccl.limits", "limits", "warn", "no limit is known")
+    report = results.build([stage(warning, BAD, GOOD)], ABOUT)
+
+    assert report["worst"] == ["gpu2: isolation: holds every group back", "limits: no limit is known"]
+    assert results.build([stage(warning, GOOD)], ABOUT)["worst"] == ["limits: no limit is known"]
+
+
 def test_noise_is_no_regression_and_better_is_no_fault() -> None:
     before = results.build([stage(pair(190.0), BAD)], ABOUT)
     better = {**BAD, "status": "pass"}

@@ -18,6 +18,7 @@ def facts(**changes: t.Any) -> dict[str, t.Any]:
     return {
         "versions": {"kernel": "6.8.0", "driver": None, "slurm": "24.11.5"},
         "clock": {"synchronized": True, "offset": None, "by": "chrony"},
+        "own_name": {"name": "gpu", "addresses": ["10.0.0.21"]},
         "mounts": {"/home": "ok"},
         "users": {"alice": {"uid": 2001, "gid": 2001}},
         **changes,
@@ -53,11 +54,41 @@ def not_passed(stage: dict[str, t.Any]) -> list[dict[str, t.Any]]:
     return [item for item in stage["checks"] if item["status"] != "pass"]
 
 
+def test_settings_of_nccl_are_the_same_on_equal_nodes() -> None:
+    usual, topo = {"NCCL_DEBUG": "WARN"}, {"NCCL_DEBUG": "WARN", "NCCL_TOPO_FILE": "/opt/x.xml"}
+    found = {
+        "gpu1": facts(nccl_conf=usual),
+        "gpu2": facts(nccl_conf=topo),
+        "gpu3": facts(nccl_conf=usual),
+        "gpu4": facts(nccl_conf=None),
+        "cpu1": facts(nccl_conf={}),
+        "control": facts(nccl_conf={"NCCL_DEBUG": "INFO"}),
+    }
+    states = [{**state(name), "gres": "" if name == "cpu1" else "gpu:8"} for name in found if name != "control"]
+    stage = stages.build("preflight", {"facts": found, "states": states})
+    (wrong,) = (item for item in not_passed(stage) if item["status"] == "fail")
+
+    assert (wrong["check"], wrong["node"]) == ("preflight.nccl_conf", "gpu2")
+    assert wrong["message"] == "NCCL_TOPO_FILE is /opt/x.xml, but not set on most equal nodes"
+    assert bad(stage) - {("preflight.nccl_conf", "gpu2", "fail")} == {("preflight.nccl_conf", "gpu4", "warn")}
+
+
+def test_of_two_nodes_with_other_settings_of_nccl_both_fail() -> None:
+    found = {"gpu1": facts(nccl_conf={}), "gpu2": facts(nccl_conf={"NCCL_TOPO_FILE": "/x"})}
+    stage = stages.build("preflight", {"facts": found, "states": [state(name) for name in found]})
+    messages = {item["node"]: item["message"] for item in not_passed(stage)}
+
+    assert messages == {
+        "gpu1": "NCCL_TOPO_FILE is not set, but /x on as many equal nodes",
+        "gpu2": "NCCL_TOPO_FILE is /x, but not set on as many equal nodes",
+    }
+
+
 def test_nodes_that_are_alike_pass() -> None:
     stage = stages.build("preflight", {"facts": {n: facts() for n in NODES}, "states": [state(n) for n in NODES]})
 
     assert not bad(stage)
-    assert len(stage["checks"]) == 4 * (1 + 1 + 2 + 1 + 1 + 1)
+    assert len(stage["checks"]) == 4 * (1 + 1 + 2 + 1 + 1 + 1 + 1)
     assert not any(item["check"] == "preflight.version.driver" for item in stage["checks"])
 
 
@@ -100,6 +131,28 @@ def test_a_clock_of_which_nobody_knows_is_no_pass() -> None:
     stage = stages.build("preflight", {"facts": {"gpu1": facts(clock=clock)}, "states": []})
 
     assert bad(stage) == {("preflight.clock", "gpu1", "warn")}
+
+
+@pytest.mark.parametrize(
+    ("addresses", "status"),
+    [
+        (["10.0.0.21", "127.0.1.1"], "pass"),
+        (["fd00::21"], "pass"),
+        (["127.0.1.1", "10.0.0.21"], "fail"),
+        (["::1"], "fail"),
+        ([], "fail"),
+        (None, "warn"),
+    ],
+)
+def test_a_node_that_finds_itself_at_a_loopback_address_fails(addresses: list[str] | None, status: str) -> None:
+    own = {"name": "gpu1", "addresses": addresses}
+    control = facts(own_name={"name": "control", "addresses": ["127.0.1.1"]})
+    stage = stages.build(
+        "preflight", {"facts": {"gpu1": facts(own_name=own), "control": control}, "states": [state("gpu1")]}
+    )
+
+    found = {(item["node"], item["status"]) for item in stage["checks"] if item["check"] == "preflight.own_name"}
+    assert found == {("gpu1", status)}
 
 
 def test_jobs_mpi_and_what_has_not_run() -> None:
@@ -187,6 +240,20 @@ def test_a_node_that_slurm_drained_since_is_no_longer_well() -> None:
     assert sorted(stage["lost"]) == ["gpu2", "gpu3"]
 
 
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("transition", ["powered down", "powering down", "about to reboot", "rebooting"])
+def test_a_node_that_is_switched_off_or_reboots_is_not_measured(transition: str, before: bool) -> None:
+    """sinfo calls it idle, with a mark."""
+    gone = {**state("gpu2"), "transition": transition}
+    raw = {"before": [state("gpu1"), state("gpu2")], "states": [state("gpu1"), gone], "meant": ["gpu1", "gpu2"]}
+    stage = stages.build("after", raw) if before else stages.build("preflight", {"facts": {}, "states": [gone]})
+    found = [item for item in stage["checks"] if item["check"] == "preflight.slurm_state"]
+
+    assert [(item["node"], item["status"]) for item in found] == [("gpu2", "not_run")]
+    assert f"idle, {transition}" in found[0]["message"]
+    assert not stage.get("lost")
+
+
 def test_nodes_that_are_all_well_at_the_end_pass_and_silence_does_not() -> None:
     raw = {"before": [state("gpu1")], "states": [state("gpu1")], "meant": ["gpu1"], "measured": ["gpu1"]}
 
@@ -242,6 +309,19 @@ def test_the_slowest_gpu_of_a_node_counts() -> None:
     unlimited = stages.build("node", {"nvbandwidth": raw["nvbandwidth"]})["checks"]
     assert [item["message"] for item in unlimited if item["status"] == "pass"] == [
         "slowest of 2 GPUs; median 34.75; no limit is known"
+    ]
+
+
+def test_a_gpu_that_was_not_measured_is_a_failure() -> None:
+    out = "Running host_to_device_memcpy_ce.\n  0  1\n 0  55.6  N/A\n"
+    found = stages.build("node", {"nvbandwidth": [step("gpu1", 0, out)], "gpus": 2})["checks"]
+    short = stages.build("node", {"nvbandwidth": [step("gpu1", 0, out.replace("N/A", "55.1"))], "gpus": 8})["checks"]
+    odd = stages.build("node", {"nvbandwidth": [step("gpu1", 0, out.replace("N/A", "99999"))], "most": 64})["checks"]
+
+    assert odd[0]["message"] == "1 of 2 GPUs measured; 99999 GB/s is no measurement: at most 64 is possible"
+    assert [(item["status"], item["message"]) for item in (odd[0], found[0], short[0])][1:] == [
+        ("fail", "1 of 2 GPUs measured"),
+        ("fail", "2 of 8 GPUs measured"),
     ]
 
 

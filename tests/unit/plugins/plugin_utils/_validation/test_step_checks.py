@@ -80,3 +80,23 @@ def test_a_program_that_died_with_the_same_status_has_failed() -> None:
     (check,) = step_checks.health([result], "node.check", "gpucluster-check")
 
     assert (check["status"], check["message"]) == ("fail", "exit status 3: bash: fork: out of memory")
+
+
+@pytest.mark.parametrize(
+    ("stderr", "status", "message"),
+    [
+        ("srun: error: gpu1: task 0: Exited with exit code 127", "not_run", "not installed on the node"),
+        (
+            "nvbandwidth: error while loading shared libraries: libnvidia-ml.so.1\nsrun: error: gpu1: task 0: Exited",
+            "fail",
+            "exit status 127: nvbandwidth: error while loading shared libraries: libnvidia-ml.so.1",
+        ),
+    ],
+    ids=["command", "library"],
+)
+def test_a_missing_library_is_no_missing_command(stderr: str, status: str, message: str) -> None:
+    result = {"rc": 127, "stdout": "", "stderr": stderr, "nodes": ["gpu1"]}
+
+    (check,) = step_checks.steps([result], "node.nvbandwidth", "host to GPU")
+
+    assert (check["status"], check["message"]) == (status, message)
