@@ -56,7 +56,11 @@ def gates(stage: Path) -> list[Part]:
     return [
         _gate("style", *style),
         _gate("unit", _staged(stage, *UNIT)),
-        _gate("types", _staged(stage, "mypy", "--config-file", "pyproject.toml", *packages)),
+        # Its cache is not among the files that sanity lists, which may run at the same time.
+        _gate(
+            "types",
+            _staged(stage, "mypy", "--config-file", "pyproject.toml", f"--cache-dir={root / 'mypy'}", *packages),
+        ),
         # From the checkout, as a user does.
         _gate("integration", _here(*INTEGRATION)),
         _gate("ansible-lint", *checks),

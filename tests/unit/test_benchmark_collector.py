@@ -21,7 +21,8 @@ from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests/benchmark/collector_cost.py"
-ROW = ", ".join({"index": "0", "pci.bus_id": "00000000:01:00.0", "name": "H100"}.get(field, "1") for field in FIELDS)
+IDENTITY = {"index": "0", "uuid": "GPU-0a", "pci.bus_id": "00000000:01:00.0", "name": "H100"}
+ROW = ", ".join(IDENTITY.get(field, "1") for field in FIELDS)
 DATABASE = """Remote Procedure Call statistics by message type
 \tDBD_NODE_STATE           ( 1432) count:500    ave_time:70514  total_time:35257281
 \tDBD_SEND_MULT_MSG        ( 1474) count:99     ave_time:327977 total_time:32469809

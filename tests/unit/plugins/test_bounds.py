@@ -31,8 +31,7 @@ SETTINGS = ("inventories/lab", "inventories/onprem", "inventories/azure", "playb
 @pytest.mark.parametrize("path", PLUGINS, ids=lambda path: path.name)
 def test_a_plugin_starts_programs_by_the_bounded_runner_only(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    # The second shows the lines of a playbook as they come, and has a time limit of its own.
-    if path.name in ("bounded_run.py", "playbook_for_hosts.py"):
+    if path.name == "bounded_run.py":
         return
     found = re.search(r"\b(subprocess\.|Popen|os\.system|os\.popen)", text)
     assert not found, f"{place(path, found[0])}: start programs by plugins/module_utils/_system/bounded_run.py"

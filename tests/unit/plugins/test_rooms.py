@@ -35,11 +35,11 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_enroot": set(),
     "_hardware": {"_system"},
     "_nvidia": {"_system"},
-    "_nccl": {"_hardware"},
+    "_nccl": {"_hardware", "_slurm"},
     "_slurm": {"_system"},
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
-    "_azure_events": {"_health", "_system"},
-    "_azure_machine": set(),
+    "_azure_events": {"_azure_machine", "_health", "_system"},
+    "_azure_machine": {"_system"},
     "_azure_expiry": {"_azure_machine", "_system"},
     "_elastic": {"_azure_machine", "_system"},
     "_repair": {"_azure_machine", "_elastic", "_health", "_system"},
@@ -48,13 +48,13 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_firewall": {"_system"},
     "_motd": {"_system"},
     "_software": set(),
-    "_monitoring": {"_health", "_nvidia", "_system"},
+    "_monitoring": {"_health", "_nvidia", "_slurm", "_system"},
     "_training": set(),
 }
 PLUGIN_ROOMS: dict[str, set[str]] = {
-    "_azure": {"module_utils._system"},
-    "_azure_scale": {"_azure"},
-    "_azure_stack": {"_azure", "module_utils._system"},
+    "_azure": {"module_utils._azure_machine", "module_utils._system"},
+    "_azure_scale": {"_azure", "module_utils._azure_machine"},
+    "_azure_stack": {"_azure", "module_utils._azure_machine", "module_utils._system"},
     "_azure_cluster": {"_catalogue", "_inputs"},
     "_catalogue": set(),
     "_cluster_file": {"_catalogue", "_inputs", "_slurm", "module_utils._system"},
@@ -72,7 +72,7 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_training": {"_catalogue", "module_utils._training"},
     "_validation": {
         *("_catalogue", "_slurm", "_training"),
-        *(f"module_utils.{name}" for name in ("_hardware", "_system", "_training")),
+        *(f"module_utils.{name}" for name in ("_hardware", "_health", "_slurm", "_system", "_training")),
     },
 }
 PUBLIC = {"action", "callback", "filter", "inventory", "modules"}

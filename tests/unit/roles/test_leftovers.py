@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.roles.slurm.files import leftovers
 from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, wait_until, within
+from ansible_collections.hpcai.gpucluster.tests.unit.support.role_values import role_values
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,9 @@ class Node:
         monkeypatch.setattr(leftovers, "PROC", str(self.proc))
         monkeypatch.setattr(leftovers, "NOTES", str(self.notes))
         monkeypatch.setattr(leftovers, "FIRST_USER", 0)
+        monkeypatch.setattr(leftovers, "ROOT", ME)
+        self.programs = folder / "programs"
+        self.programs.mkdir()
         self._pid = 100
 
     def process(self, uid: int, state: str = "S (sleeping)", title: str = "sleep", exe: str = "/usr/bin/sleep") -> None:
@@ -46,7 +50,9 @@ class Node:
         uids = f"{OTHER + 2}\t{uid}\t{OTHER + 2}\t{OTHER + 2}"  # that of a program with set-uid, for one
         (folder / "status").write_text(f"Name:\tx\nState:\t{state}\nUid:\t{uids}\n", encoding="utf-8")
         (folder / "cmdline").write_text(title, encoding="utf-8")
-        (folder / "exe").symlink_to(exe)
+        program = self.programs / exe.rpartition("/")[2]
+        program.touch()
+        (folder / "exe").symlink_to(program)
 
     def step(self, job: int, exe: str = "/usr/sbin/slurmstepd") -> None:
         """Show the slurmstepd of a job, which belongs to root."""
@@ -156,6 +162,16 @@ def test_a_user_cannot_show_a_job_and_an_upgrade_hides_none(node: Node) -> None:
     assert not leftovers.sweep(JOB, ME)
 
 
+@needs_root
+def test_a_program_of_a_user_with_the_name_of_slurms_shows_no_job(node: Node) -> None:
+    node.fill()
+    node.step(99)
+    os.chown(node.programs / "slurmstepd", OTHER, OTHER)
+
+    assert leftovers.sweep(JOB, ME)
+    assert node.left() == []
+
+
 def test_an_old_note_without_a_step_keeps_nothing(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.fill()
     leftovers.begin(18, ME)
@@ -180,14 +196,23 @@ def test_another_mount_is_not_entered(node: Node, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_directory_that_becomes_a_link_is_not_followed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    (node.tmp / "link").symlink_to(node.outside)
-    directory = os.lstat(node.outside)
-    real = os.lstat
-    monkeypatch.setattr(os, "lstat", lambda name, **options: directory if name == "link" else real(name, **options))
+    """The user puts a link in its place after it was looked at. The link goes, and nothing that it names."""
+    for name in ("first", "swapped", "third"):
+        (node.tmp / name).mkdir()
+    real = os.open
+
+    def swap(path: t.Any, *how: int, **where: int) -> int:
+        if path == "swapped" and not (node.tmp / path).is_symlink():
+            (node.tmp / path).rmdir()
+            (node.tmp / path).symlink_to(node.outside)
+        return real(path, *how, **where)
+
+    monkeypatch.setattr(os, "open", swap)
 
     leftovers.sweep(JOB, ME)
 
     assert (node.outside / "kept").exists()
+    assert node.left() == []
 
 
 def test_a_directory_that_becomes_that_of_another_user_is_not_emptied(
@@ -335,3 +360,16 @@ def test_no_fault_drains_the_node(
     leftovers.main()
 
     assert "gpucluster-leftovers: " in capsys.readouterr().err
+
+
+def test_what_users_leave_stays_where_they_log_in(tmp_path: Path) -> None:
+    logins = {"gpucluster_slurm_logins": ["both"]}
+    cases: dict[str, dict[str, t.Any]] = {
+        "gpu1": logins,
+        "both": logins,
+        "alone": {},
+        "head": {"slurm_jobs_on_controllers": True},
+    }
+
+    found = role_values(tmp_path, "slurm", "__slurm_remove_leftovers", cases)
+    assert found == {"gpu1": True, "both": False, "alone": True, "head": False}

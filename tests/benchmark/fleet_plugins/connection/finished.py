@@ -115,6 +115,7 @@ _ANSWERS: dict[str, dict[str, t.Any]] = {
     "node_consistency_info": {
         "versions": {"kernel": "6.12.0", "driver": "580.159.04", "ofed": None, "slurm": "24.11.5", "nccl": "2.28.9"},
         "clock": {"synchronized": True, "offset": 0.001, "by": "chronyc"},
+        "own_name": {"name": "gpu", "addresses": ["10.0.0.21"]},
     },
     "ping": {"ping": "pong"},
     "slurp": {"content": "", "encoding": "base64"},

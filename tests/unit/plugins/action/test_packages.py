@@ -83,18 +83,37 @@ def test_a_node_that_does_not_say_what_is_missing_is_no_success(
     assert result.get("failed") or result.get("unreachable")
 
 
-def test_check_mode_reads_the_lists_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_mode_changes_nothing_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without check mode, apt itself would install python3-apt and refresh the lists."""
     node = Node({"changed": False, "missing": ["munge"]})
     run(node, monkeypatch, check_mode=True, name=["munge"], update_cache=True, cache_valid_time=86400)
 
-    lists = {"update_cache": True, "update_cache_retries": 2, "cache_valid_time": 86400}
-    assert node.ran[0] == ("ansible.builtin.apt", lists)
-    assert [name for name, _arguments in node.ran] == [
-        "ansible.builtin.apt",
-        "hpcai.gpucluster.packages",
-        "ansible.builtin.apt",
-    ]
-    assert node.check_modes == [False, True, True]
+    assert [name for name, _arguments in node.ran] == ["hpcai.gpucluster.packages", "ansible.builtin.apt"]
+    assert node.check_modes == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("message", "update", "seen"),
+    [
+        ("python3-apt must be installed to use check mode. If run normally", True, True),
+        ("python3-apt must be installed to use check mode. If run normally", False, True),
+        ("No package matching 'munge' is available", True, True),
+        ("No package matching 'munge' is available", False, False),
+        ("E: held broken packages", True, False),
+    ],
+)
+def test_check_mode_says_what_it_could_not_see(
+    monkeypatch: pytest.MonkeyPatch, message: str, update: bool, seen: bool
+) -> None:
+    node = Node({"changed": False, "missing": ["munge"]})
+    apt = {"failed": True, "msg": message}
+    monkeypatch.setattr(node, "execute", lambda name, *_args, **_kw: apt if name.endswith("apt") else node.answer)
+    result = run(node, monkeypatch, check_mode=True, name=["munge"], update_cache=update)
+
+    assert result.get("failed", False) is not seen
+    assert message in result["msg"]
+    assert not seen or (result["changed"] and result["warnings"][0].startswith("munge would be installed; not seen in"))
+    assert run(node, monkeypatch, name=["munge"], update_cache=update)["failed"], "without check mode it is a failure"
 
 
 def test_check_mode_reads_no_lists_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,12 +121,3 @@ def test_check_mode_reads_no_lists_unless_asked(monkeypatch: pytest.MonkeyPatch)
     run(node, monkeypatch, check_mode=True, name=["munge"], update_cache="false")
 
     assert [name for name, _arguments in node.ran] == ["hpcai.gpucluster.packages"]
-
-
-def test_lists_that_cannot_be_read_fail_in_check_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node({"changed": False, "missing": []})
-    monkeypatch.setattr(node, "execute", lambda *_args, **_options: {"failed": True, "msg": "no mirror"})
-    result = run(node, monkeypatch, check_mode=True, name=["munge"], update_cache=True)
-
-    assert result["failed"] is True
-    assert result["msg"] == "no mirror"

@@ -171,6 +171,16 @@ def test_a_block_leaves_the_rest_of_the_file(tmp_path: Path, content: str | None
     assert (wanted.path, wanted.content) == (str(real), f"127.0.0.1 localhost\n{block}::1 localhost\n")
 
 
+def test_lines_outside_the_block_are_replaced_until_nothing_changes(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("127.0.0.1 a x b x\n# BEGIN m\nold x\n# END m\n")
+    entry = {"path": str(path), "content": "new x", "marker": "# {mark} m", "mode": "0644", "state": "present"}
+
+    (wanted,) = file_set.wanted([{**entry, "replace": [{"regexp": "^(127.*?) x", "by": r"\1"}]}], 0, 0)
+
+    assert wanted.content == "127.0.0.1 a b\n# BEGIN m\nnew x\n# END m\n"
+
+
 def test_no_block_makes_no_file(tmp_path: Path) -> None:
     entry = {"path": str(tmp_path / "x"), "content": "", "marker": "# {mark} x", "mode": "0644", "state": "present"}
 

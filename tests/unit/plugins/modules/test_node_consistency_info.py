@@ -55,6 +55,7 @@ def test_it_says_what_this_machine_has_and_changes_nothing(tools: Path) -> None:
     assert found["versions"]["slurm"] == "24.11.5"
     assert set(found["versions"]) == {"kernel", "driver", "ofed", "slurm", "nccl"}
     assert found["clock"] == {"synchronized": True, "offset": 0.000001, "by": "chrony"}
+    assert found["own_name"]["name"] == os.uname().nodename
     assert found["mounts"] == {"/proc": "ok", str(tools): "missing"}
     assert found["users"] == {"root": {"uid": 0, "gid": 0}, "nobody-has-this-name": None}
 

@@ -32,6 +32,12 @@ def problems_of(*users: t.Any, groups: t.Any = None, removed: t.Any = None) -> l
     return parse(list(users), groups, removed, DEFAULTS)[1]
 
 
+def test_names_may_have_a_dot_inside() -> None:
+    accounts = read({"name": "first.last", "uid": 2001, "groups": ["a.b"]}, groups=[{"name": "a.b", "gid": 5000}])
+
+    assert (accounts.users[0].name, accounts.users[0].home) == ("first.last", "/home/first.last")
+
+
 def test_a_short_item_is_completed() -> None:
     accounts = read({"name": "alice", "uid": 2001})
 
@@ -96,7 +102,9 @@ def test_state_absent_is_removal() -> None:
         ({"name": "alice", "uid": 65534}, "uid is 65534"),
         ({"name": "alice", "uid": True}, "uid is True"),
         ({"name": "alice", "uid": "2001x"}, "uid is '2001x'"),
-        ({"name": "Alice", "uid": 2001}, "name is 'Alice'; allowed: [a-z_][a-z0-9_-]{0,31}"),
+        ({"name": "Alice", "uid": 2001}, "name is 'Alice'; allowed: [a-z_](?:[a-z0-9_.-]{0,30}[a-z0-9_-])?"),
+        ({"name": "alice.", "uid": 2001}, "name is 'alice.'"),
+        ({"name": ".alice", "uid": 2001}, "name is '.alice'"),
         ({"name": "a" * 33, "uid": 2001}, "at most 32 characters"),
         ({"name": "root", "uid": 2001}, "name is 'root', an account of the system"),
         ({"name": "nobody", "uid": 2001}, "name is 'nobody', an account of the system"),

@@ -21,6 +21,7 @@ def test_rules_of_groups_and_users_stand_in_one_text() -> None:
         {"name": "alice", "uid": 2001, "sudo": True},
         {"name": "bob", "uid": 2002, "sudo": "ALL=(root) NOPASSWD: /usr/bin/systemctl"},
         {"name": "carol", "uid": 2003, "sudo": False},
+        {"name": "first.last", "uid": 2004, "sudo": True},
     ]
 
     lines = text(users, [{"name": "admins", "gid": 5000, "sudo": True}]).splitlines()
@@ -29,6 +30,7 @@ def test_rules_of_groups_and_users_stand_in_one_text() -> None:
         "%admins ALL=(ALL:ALL) NOPASSWD: ALL",
         "alice ALL=(ALL:ALL) NOPASSWD: ALL",
         "bob ALL=(root) NOPASSWD: /usr/bin/systemctl",
+        "first.last ALL=(ALL:ALL) NOPASSWD: ALL",
     ]
 
 

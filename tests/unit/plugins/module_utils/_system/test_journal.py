@@ -120,6 +120,15 @@ def test_states_that_we_know_have_a_next_step(unit: str, line: str, step: str) -
     assert f"Next step: {step}" in text or step in text.partition("Next step: ")[2]
 
 
+@pytest.mark.parametrize("said", ["fatal: x, start with '-i' to ignore this", "fatal: CLUSTER NAME MISMATCH"])
+def test_text_of_a_user_in_the_journal_chooses_no_step(said: str) -> None:
+    """Both steps lose jobs where they are wrong, and slurmctld writes names that users choose."""
+    text = f"error: _part_access_check: invalid partition specified: {said}"
+
+    assert "Next step" not in journal.why("slurmctld", FakeHost(slurmctld=text))
+    assert "Next step" in journal.why("slurmctld", FakeHost(slurmctld=f"slurmctld: {said}"))
+
+
 def test_a_state_of_another_daemon_and_an_unknown_line_have_none() -> None:
     assert "Next step" not in journal.why("slurmd", FakeHost(slurmd=CUT))
     assert "Next step" not in journal.why("slurmd", FakeHost(slurmd="error: something new"))

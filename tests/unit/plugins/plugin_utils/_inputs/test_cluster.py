@@ -21,6 +21,24 @@ def found(groups: dict[str, list[str]] | None = None, **values: t.Any) -> list[s
     return problems(Cluster({"all": hosts, **chosen}, values, machines))
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"slurm-node": ["gpu1", "gpu2"], "slurm-node-gpu": ["gpu1"], "slurm-node-cpu": ["gpu2"]},
+        {"slurm_compute_a": ["gpu1"], "slurm_compute_b": ["gpu2"]},
+        {"slurm-master": ["head"], "slurm-master-first": ["head"]},
+        {"slurm-login": ["head"], "slurm-login-gpu": ["gpu1", "head"]},
+        {"slurm_computes": ["gpu1"]},
+    ],
+)
+def test_a_group_of_machines_that_have_their_task_is_right(more: dict[str, list[str]]) -> None:
+    assert found(more) == []
+
+
+def test_storage_of_machines_without_slurm_needs_no_controller() -> None:
+    assert found({"slurm_controller": []}) == []
+
+
 def test_a_plain_cluster_is_right() -> None:
     assert found() == []
     assert found({"slurm_database": ["head"], "nfs_server": ["head"], "lab": ["head"], "rack_a": ["gpu1"]}) == []
@@ -42,7 +60,14 @@ def test_a_plain_cluster_is_right() -> None:
             {},
             "found the group slurm_computes.*allowed: slurm_compute",
         ),
+        ({"slurm-node": ["gpu1"], "slurm-node-gpu": ["gpu1", "gpu3"]}, {}, "found the group slurm-node-gpu"),
+        ({"slurm-nodes": ["head"]}, {}, "found the group slurm-nodes"),
         ({"slurm_compute": []}, {}, "found no compute node"),
+        (
+            {"slurm_controller": [], "slurm_compute": [], "slurm-node": ["gpu1"], "slurm-node-gpu": ["gpu1"]},
+            {},
+            "found the group slurm-node and no controller; allowed: one machine or two in slurm-master",
+        ),
         ({}, {"gpucluster_removed_nodes": ["gpu1", "gpu2"]}, "found no compute node"),
         ({"nfs_sever": ["head"]}, {}, "found the group nfs_sever"),
         ({"slurm_compute": ["gpu1.example.com"]}, {}, "named gpu1.example.com; allowed: the name that 'hostname -s'"),

@@ -269,3 +269,11 @@ def test_a_machine_that_takes_no_jobs_needs_no_record() -> None:
 
     assert rules.judge({"enroot_hardware": nothing}).faults == []
     assert rules.judge({"enroot_hardware": {"memory_mib": 1}}).faults != []
+
+
+@pytest.mark.parametrize("size", ["Standard_ND128isr_NDR_GB200_v6", "Standard_ND128isr_GB300_v6"])
+def test_nvlink_between_nodes_needs_a_word(size: str) -> None:
+    [fault] = rules.judge({"gpucluster_vm_size": size}).faults
+
+    assert fault.startswith("gpu_imex: found nothing (null); allowed: none (NVLink joins 18 machines")
+    assert rules.judge({"gpucluster_vm_size": size, "gpu_imex": "none"}).faults == []
