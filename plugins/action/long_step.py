@@ -50,17 +50,17 @@ class ActionModule(ActionBase):
         return {key: value for key, value in result.items() if key not in _JOB_KEYS}
 
     def _start(self, options: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
-        """Start the module. Its time limit and its mark are read from the task; nothing else may see them there."""
-        environment = self._task.environment
-        self._task.async_val = options["seconds"]
-        self._task.environment = [*(environment or []), {inside.MARK: self._mark}]
-        try:
-            return dict(
-                self._execute_module(options["module"], options["arguments"], task_vars=task_vars, wrap_async=True)
-            )
-        finally:
-            self._task.async_val = 0
-            self._task.environment = environment
+        """Start the module as a task with C(async) does."""
+        environment = [*(self._task.environment or []), {inside.MARK: self._mark}]
+        return run_action(
+            self,
+            "ansible.legacy.normal",
+            options["arguments"],
+            task_vars,
+            action=options["module"],
+            async_val=options["seconds"],
+            environment=environment,
+        )
 
     def _wait(self, job: str, options: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
         """Return the result of the module when it has ended; a connection that breaks for a while does not end it."""

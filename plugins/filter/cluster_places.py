@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Returns the place of every host for P(hpcai.gpucluster.slurm_topology#filter). It is the first of these host
-    variables that is set, C(gpucluster_switch) (a path such as V(spine1/leaf3)), C(gpucluster_rack) and
+  - Returns the place of every host, as the input C(slurm_topology) of the role C(slurm) accepts it. It is the first of
+    these host variables that is set, C(gpucluster_switch) (a path such as V(spine1/leaf3)), C(gpucluster_rack) and
     C(azure_slurm_switch).
   - A host with none of them has an empty place. The filter does not need the facts of any host.
 extends_documentation_fragment:

@@ -41,11 +41,6 @@ options:
       - Name of the variable that holds the record O(_input), such as the input C(gpu_hardware) of a role.
       - The filter then checks that record. Its message names the variable if the record is missing or invalid.
     type: str
-seealso:
-  - plugin: hpcai.gpucluster.slurm_node_hardware
-    plugin_type: filter
-  - plugin: hpcai.gpucluster.gres_lines
-    plugin_type: filter
 """
 
 EXAMPLES = r"""

@@ -61,6 +61,23 @@ options:
           - The blocks of M(ansible.builtin.blockinfile) have the same form. A link is followed.
         type: str
         version_added: 0.3.0
+      replace:
+        description:
+          - Changes of the lines that others wrote, in a file with O(files[].marker). The module repeats them until they
+            change nothing.
+        type: list
+        elements: dict
+        default: []
+        version_added: 0.3.0
+        suboptions:
+          regexp:
+            description: Regular expression of Python. C(^) and C($) match at each line.
+            type: str
+            required: true
+          by:
+            description: What replaces each match, with references to its groups such as V(\\1).
+            type: str
+            required: true
       containing:
         description:
           - If set with O(files[].state=absent), only a regular file that contains this text is removed. So a file with
@@ -277,7 +294,7 @@ def wanted(files: list[dict[str, t.Any]], uid: int, gid: int) -> list[file_set.W
         if one.get("marker"):
             before = look(path)
             text, block = before.content if before else "", content or ""
-            content = file_set.with_block(text, block, one["marker"])
+            content = file_set.with_block(file_set.replaced(text, one.get("replace", ())), block, one["marker"])
             if content == text and not block.strip():
                 continue  # No block, as wanted: the file, its owner and its mode belong to others.
         found.append(file_set.Wanted(path, content, int(one["mode"], 8), uid, gid))
@@ -325,6 +342,12 @@ def main() -> None:
         "src": {"type": "path"},
         "mode": {"type": "str", "default": "0644"},
         "marker": {"type": "str"},
+        "replace": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {"regexp": {"type": "str", "required": True}, "by": {"type": "str", "required": True}},
+        },
         "containing": {"type": "str"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     }

@@ -54,6 +54,17 @@ clock:
     reports it.
   returned: always
   type: dict
+own_name:
+  description: The host name as C(name), and its addresses in the resolver's order as C(addresses), empty if it does not
+    resolve and null if nothing answers in 10 s.
+  returned: always
+  type: dict
+  sample: {name: gpu1, addresses: [10.0.0.21]}
+nccl_conf:
+  description: Settings of C(/etc/nccl.conf) by name; empty without the file, null if it cannot be read.
+  returned: always
+  type: dict
+  sample: {NCCL_TOPO_FILE: /opt/microsoft/ndv5-topo.xml}
 mounts:
   description: V(ok), V(missing) or V(hangs) by path.
   returned: always
@@ -68,6 +79,7 @@ users:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._hardware import node_facts
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
 
 
@@ -81,10 +93,13 @@ def main() -> None:
         supports_check_mode=True,
     )
     node = node_facts.Node(bounded_run.feeding_runner(bounded_run.ASK))
+    nccl = node.nccl_conf()
     module.exit_json(
         changed=False,
         versions=node.versions(),
         clock=node.clock(),
+        own_name=node.own_name(),
+        nccl_conf=None if nccl is None else conf.read(nccl),
         mounts=node.mounts(module.params["mounts"]),
         users=node_facts.users(module.params["users"]),
     )

@@ -23,8 +23,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - With O(update_cache), the package lists are refreshed in check mode, too. Nothing else is written. On a machine
-        that never had lists, apt cannot tell what it would install.
+      - Nothing is installed, and no package list is refreshed. If apt therefore does not know a package, or the machine
+        has no C(python3-apt), the task is changed, and a warning names what was not seen.
   diff_mode:
     support: full
     details: The diff is that of M(ansible.builtin.apt).

@@ -16,7 +16,8 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.authori
 if t.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+# Debian's useradd and sudo also take a dot, as in first.last.
+NAME = re.compile(r"[a-z_](?:[a-z0-9_.-]{0,30}[a-z0-9_-])?")
 LOWEST, HIGHEST = 1000, 2_147_483_647
 NOBODY = (65534, 65535)
 # Accounts and groups of the system and of the daemons of the cluster. The module finds others on the machine.

@@ -24,6 +24,7 @@ _DIGEST = r"(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 _ENROOT = re.compile(rf"(?:{_USER}{_HOST}#)?{_NAME}{_TAG}{_DIGEST}")
 _PLAIN = re.compile(rf"(?=[^/]*[.:][^/]*/|localhost/){_HOST}/{_NAME}{_TAG}{_DIGEST}")
 _FILE = re.compile(r"/[A-Za-z0-9._/+@:-]+\.(sqsh|squashfs)")
+_LIKE_A_FILE = re.compile(r"(?!docker://|/).*\.(sqsh|squashfs)", re.IGNORECASE | re.DOTALL)
 _BLOCK = 8 << 20
 
 
@@ -66,6 +67,12 @@ def parse(image: t.Any) -> Image:
         raise ImageError(f"{image!r} is not the name of an image")
     if _FILE.fullmatch(text):
         return Image(text, text.rpartition("/")[2].rpartition(".")[0])
+    if _LIKE_A_FILE.fullmatch(image):
+        raise ImageError(
+            f"{image!r} is neither the name of an image nor the path of a .sqsh file: a file needs a path that begins"
+            f" with /, such as /shared/images/{image.rpartition('/')[2]}. An image of this name at a registry begins"
+            " with docker://"
+        )
     match = _PLAIN.fullmatch(text) or _ENROOT.fullmatch(text)
     if match is None:
         raise ImageError(

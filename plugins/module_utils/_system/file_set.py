@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import typing as t
 
 if t.TYPE_CHECKING:
@@ -16,6 +17,9 @@ if t.TYPE_CHECKING:
 
 # Directories of the collection, which go with the last file in them.
 OWN = ("/etc/gpucluster", "/var/lib/gpucluster")
+
+
+_MOST_ROUNDS = 10  # of replacements; each is one more name in a line
 
 
 class Found(t.NamedTuple):
@@ -54,6 +58,17 @@ def plan(wanted: Sequence[Wanted], look: Callable[[str], Found | None]) -> list[
         if action:
             changes.append(Change(one, found, action))
     return changes
+
+
+def replaced(text: str, rules: Sequence[Mapping[str, str]]) -> str:
+    """Return a text after rules with C(regexp) and C(by), which are repeated until they change nothing."""
+    for _round in range(_MOST_ROUNDS):
+        before = text
+        for rule in rules:
+            text = re.sub(rule["regexp"], rule["by"], text, flags=re.MULTILINE)
+        if text == before:
+            break
+    return text
 
 
 def with_block(text: str, block: str, marker: str) -> str:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -46,6 +47,11 @@ class Host:
     def remove(self, path: str) -> None:
         """Remove a file that may be missing."""
         Path(path).unlink(missing_ok=True)
+
+    def remove_empty(self, path: str) -> None:
+        """Remove a directory that may be missing; one with files stays."""
+        with contextlib.suppress(OSError):
+            Path(path).rmdir()
 
     def entries(self, path: str) -> list[str] | None:
         """Return the names in a directory, or None if the directory is missing."""

@@ -76,6 +76,21 @@ def _files() -> dict[str, Path]:
     return {path.stem: path for path in DIRECTORY.glob("*.yml")}
 
 
+def machines_of_nvlink(record: Record) -> int:
+    """Return how many machines NVLink joins."""
+    gpus = record["gpus"]
+    return max(1, int(gpus.get("nvlink_domain", 0)) // max(1, int(gpus["count"])))
+
+
+def imex(record: Record) -> str:
+    """Return what gpu_imex must say for a machine whose NVLink reaches others, or an empty string."""
+    number = machines_of_nvlink(record)
+    lost = (
+        f"NVLink joins {number} machines with the service IMEX, which the collection does not set up; without it, jobs"
+    )
+    return f"none ({lost} of several nodes use InfiniBand between them)" if number > 1 else ""
+
+
 def needed(record: t.Any, variable: str) -> Record:
     """Return the record from an input of a role, or raise an error that states how to set that input."""
     if record in (None, "") or record == {}:

@@ -18,6 +18,9 @@ if t.TYPE_CHECKING:
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # Bandwidth of one lane in 10**9 bytes per second, by generation.
 _PCIE_GBPS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.97, 5: 3.94, 6: 7.88}
+# The name of a MIG profile: 1g.10gb, 1g.10gb+me, 1c.3g.20gb. A GPU has seven parts at most.
+_PROFILE = re.compile(r"(?P<compute>\d+c\.)?(?P<slices>[1-7])g\.\d+gb(?:\+[a-z0-9.]+)*")
+_MIG_MOST = 7
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -47,6 +50,28 @@ def _gpus(record: Record) -> Iterator[str]:
         for name in ("model", "memory_mib"):
             if not gpus.get(name):
                 yield f"gpus.{name} is missing; only a record with gpus.count 0 may omit it"
+
+
+def _mig(record: Record) -> Iterator[str]:
+    slices, gpus = record["gpus"].get("mig") or {}, record["gpus"]["count"]
+    parts = 0
+    for profile, count in slices.items():
+        match = _PROFILE.fullmatch(str(profile))
+        if not match:
+            yield f"gpus.mig has {profile!r}, it must be a profile of nvidia-smi mig -lgip, such as 1g.10gb"
+        elif isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            yield f"gpus.mig.{profile} is {count!r}, it must be the number of these slices on the node, 1 or more"
+        else:
+            # Compute instances (1c.) share the slices of their GPU instance.
+            parts += 0 if match["compute"] else int(match["slices"]) * count
+        # Slurm finds the type of a slice by a part of its name.
+        yield from (
+            f"gpus.mig: Slurm cannot tell {profile} from {one}"
+            for one in slices
+            if profile != one and str(profile) in str(one)
+        )
+    if parts > _MIG_MOST * gpus:
+        yield f"gpus.mig needs {parts} parts of GPUs, and {gpus} GPUs have {_MIG_MOST * gpus}"
 
 
 def _topology(record: Record) -> Iterator[str]:
@@ -138,4 +163,4 @@ def _thresholds(record: Record) -> Iterator[str]:
             yield f"thresholds.{name} is {dict(given)}: fail must be the lowest, then warn, then expected"
 
 
-_RULES = (_numbers, _gpus, _topology, _addresses, _infiniband, _nccl, _thresholds, _links)
+_RULES = (_numbers, _gpus, _mig, _topology, _addresses, _infiniband, _nccl, _thresholds, _links)

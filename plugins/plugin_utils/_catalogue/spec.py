@@ -48,6 +48,10 @@ _GPUS: Spec = {
     "pcie_generation": {"type": "int"},
     "pcie_width": {"type": "int", "default": 16},
     "nvlinks": {"type": "int"},
+    # GPUs that NVLink joins, if they are more than those of the machine.
+    "nvlink_domain": {"type": "int"},
+    # Slices of the node by MIG profile, such as {1g.10gb: 56}.
+    "mig": {"type": "dict"},
 }
 
 _TOPOLOGY: Spec = {

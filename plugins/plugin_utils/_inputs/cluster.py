@@ -90,14 +90,29 @@ def problems(cluster: Cluster) -> list[str]:
 
 
 def _groups(cluster: Cluster) -> Iterator[str]:
-    """Refuse groups whose name looks like a misspelt group of the collection."""
+    """Refuse groups whose name looks like a misspelt group of the collection, and a cluster without its groups."""
     for name, hosts in cluster.groups.items():
         known = name in _OUR_GROUPS or name in older_names.GROUPS
         near = inputs_types.nearest(name, _OUR_GROUPS) if hosts and not known else ""
-        if near:
+        if near and not _is_part(cluster, name, near):
             yield f"inventory: found the group {name}, which nothing reads; allowed: {near}, if that is meant"
     if not cluster.computes and not cluster.values.get("slurm_elastic"):
         yield "inventory: found no compute node; allowed: one machine or more in the group slurm_compute"
+    # Parts such as storage.yml need no controller. The role slurm refuses its absence in inventories of our own.
+    elif cluster.groups.get("slurm-node") and not cluster.controllers:
+        yield "inventory: found the group slurm-node and no controller; allowed: one machine or two in slurm-master"
+
+
+def _is_part(cluster: Cluster, name: str, near: str) -> bool:
+    """
+    Return whether a group only sorts machines that have a task anyway.
+
+    This holds for a group of machines of the similar group, and for a longer name of DeepOps, such as slurm-node-gpu,
+    also if its machines are in other known groups.
+    """
+    longer = "_" not in near and name.startswith(f"{near}-")
+    same = [task for task, names in GROUPS.items() if longer or near in names]
+    return set(cluster.groups[name]) <= {host for task in same for host in cluster.of(task)}
 
 
 def _names(cluster: Cluster) -> Iterator[str]:

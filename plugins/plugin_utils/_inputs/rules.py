@@ -14,6 +14,7 @@ import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import NAME as ACCOUNT
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import metadata, ruleset
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import machine_names
@@ -57,6 +58,7 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "gpucluster_vm_size": {"type": "str"},
     "gpucluster_vm_size_record": {"type": "dict"},
     "gpucluster_vm_sizes_file": {"type": "path"},
+    "gpu_imex": {"type": "str", "choices": ["none"]},
     "groups_to_create": {"type": "list", "elements": "dict"},
     "gpucluster_azure_metadata": {"type": "str", "choices": ["auto", "present", "absent"]},
     "slurm_batch": {"type": "raw"},
@@ -318,7 +320,7 @@ _RULES: dict[str, Rule] = {
     "docker_data_root": _empty_or(path),
     "docker_key_checksum": _SHA256,
     "docker_proxy": proxy.problem,
-    "docker_users": _each(_matches(r"[a-z_][a-z0-9_-]*", "names of users")),
+    "docker_users": _each(_matches(ACCOUNT.pattern, "names of users")),
     "enroot_proxy": proxy.problem,
     "enroot_sysctl": _sysctl,
     "firewall_cluster": _sources,
@@ -408,11 +410,11 @@ _RULES: dict[str, Rule] = {
     "training_users": _each(_TRAINS),
     "upgrade_batch": _batch,
     "users_default_shell": path,
-    "users_group": _matches(r"[a-z_][a-z0-9_-]*", "the name of a group"),
+    "users_group": _matches(ACCOUNT.pattern, "the name of a group"),
     "users_home_base": _own_path,
     "users_home_mode": mode_problem,
     "users_home_mount": _empty_or(path),
-    "users_machine_groups": _each(_matches(r"[a-z_][a-z0-9_-]*", "names of groups")),
+    "users_machine_groups": _each(_matches(ACCOUNT.pattern, "names of groups")),
     "users_ssh_hosts": _each(
         _matches(
             r"!?[A-Za-z0-9*?_\[\]][A-Za-z0-9.*?:_\[\]-]*", "host patterns of ssh_config without blanks, such as gpu*"
@@ -444,6 +446,16 @@ def _sizes(values: Values) -> Iterator[str]:
             records.find(size)
         except records.CatalogueError as exc:
             yield f"gpucluster_vm_size: {exc}"
+
+
+def _imex(values: Values) -> Iterator[str]:
+    """Refuse machines whose NVLink to other machines would be dead in silence."""
+    try:
+        record = records.find(values.get("gpucluster_vm_size") or "lab", values.get("gpucluster_vm_size_record"))
+    except records.CatalogueError:
+        return  # reported already
+    if records.imex(record) and values.get("gpu_imex") != "none":
+        yield problem("gpu_imex", values.get("gpu_imex"), records.imex(record))
 
 
 def _has_no_devices(record: t.Any) -> bool:
@@ -542,6 +554,6 @@ def _monitoring(values: Values) -> Iterator[str]:
 
 
 _PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (
-    *(_sizes, _checks, _slurm, _nccl, _driver, _docker),
+    *(_sizes, _imex, _checks, _slurm, _nccl, _driver, _docker),
     *(_firewall, _metadata, _ldap, _monitoring),
 )

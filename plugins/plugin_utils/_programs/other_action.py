@@ -14,11 +14,17 @@ if t.TYPE_CHECKING:
 
 
 def run_action(
-    caller: ActionBase, name: str, arguments: dict[str, t.Any], task_vars: dict[str, t.Any] | None
+    caller: ActionBase, name: str, arguments: dict[str, t.Any], task_vars: dict[str, t.Any] | None, **keywords: t.Any
 ) -> dict[str, t.Any]:
-    """Return the result of the action O(name) with these arguments, on the machine and connection of the caller."""
+    """
+    Return the result of the action O(name) with these arguments, on the machine and connection of the caller.
+
+    O(keywords) are keywords of its task that are not those of the caller's.
+    """
     task = caller._task.copy()
     task.args = arguments
+    for keyword, value in keywords.items():
+        setattr(task, keyword, value)
     action = caller._shared_loader_obj.action_loader.get(
         name,
         task=task,
