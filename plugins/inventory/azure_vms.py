@@ -382,7 +382,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible.errors import AnsibleError, AnsibleParserError
+from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import machine_names, words
@@ -445,7 +445,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._failed_filters: dict[str, list[str]] = {}
         self._redact = errors.Redactor()
         self._jinja_only = False
-        self._key_groups: dict[tuple[int, str], str] = {}
         self._left_to_controller: dict[str, list[str]] = {}
         self._cache_key = ""
 
@@ -457,7 +456,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Fill the inventory."""
         super().parse(inventory, loader, path, cache)
         self._data = inventory
-        self._key_groups.clear()
         self._failed_filters.clear()
         given = self._read_config_data(path)
         try:
@@ -873,36 +871,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 self._data.add_child(self._data.add_group(self._sanitize_group_name(name)), host)
         if rest:
             super()._add_host_to_composed_groups(rest, variables, host, strict=strict, fetch_hostvars=fetch_hostvars)
-
-    def _add_host_to_keyed_groups(
-        self, keys: list[t.Any], variables: Record, host: str, strict: bool = False, fetch_hostvars: bool = True
-    ) -> None:
-        """Cache the group of each string key; the base class handles the first use of a key and all other keys."""
-        for position, keyed in enumerate(keys):
-            value = self._simple_key(keyed, variables)
-            known = self._key_groups.get((position, value)) if value else None
-            if known:
-                self._data.add_child(known, host)
-                continue
-            super()._add_host_to_keyed_groups([keyed], variables, host, strict=strict, fetch_hostvars=fetch_hostvars)
-            if value:
-                self._key_groups[position, value] = self._data.add_group(self._name_of_key(keyed, value))
-
-    def _simple_key(self, keyed: t.Any, variables: Record) -> str | None:
-        """Return the string that names the group, or None unless the key results in one group per string."""
-        if not isinstance(keyed, dict) or keyed.get("parent_group") or not isinstance(keyed.get("key"), str):
-            return None
-        try:
-            value = self._compose(keyed["key"], variables)
-        except (AnsibleError, expressions.MissingError):
-            return None
-        return value if isinstance(value, str) and value else None
-
-    def _name_of_key(self, keyed: Record, value: str) -> str:
-        prefix, separator = keyed.get("prefix", ""), keyed.get("separator", "_")
-        if prefix == "" and self.get_option("leading_separator") is False:
-            separator = ""
-        return str(self._sanitize_group_name(f"{prefix}{separator}{value}"))
 
     def _listed_option(self, name: str) -> list[str] | None:
         value = self.get_option(name)

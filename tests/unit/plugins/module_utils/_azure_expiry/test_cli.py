@@ -31,7 +31,8 @@ class Cloud:
     """The metadata service and Resource Manager at one address."""
 
     def __init__(self) -> None:
-        self.tags: Body | None = {"gpucluster_cluster": "hpc"}
+        self.tags: Body = {"gpucluster_cluster": "hpc"}
+        self.gone = False
         self.state = "Succeeded"
         self.resources: list[Body] = [{"id": f"{GROUP}/a", "tags": {"Gpucluster_Cluster": "hpc"}}]
         self.place = {"subscriptionId": "SUB", "resourceGroupName": "HPC-RG"}
@@ -49,7 +50,7 @@ class Cloud:
             return self.refuse[method], {"error": {"code": "AuthorizationFailed", "message": "no right"}}
         if headers["Authorization"] != "Bearer TOKEN":
             return 401, {}
-        if self.tags is None:
+        if self.gone:
             return 404, {"error": {"code": "ResourceGroupNotFound", "message": "gone"}}
         return self._group(method, path, body)
 
@@ -62,7 +63,6 @@ class Cloud:
         return status, {"access_token": "TOKEN"} if status == 200 else {"error_description": "Identity not found"}
 
     def _group(self, method: str, path: str, body: bytes) -> tuple[int, Body]:
-        assert self.tags is not None
         if method == "PATCH":
             self.tags.update(json.loads(body)["properties"]["tags"])
         if method == "DELETE":
@@ -165,10 +165,18 @@ def at(hours: float) -> str:
     return plan.printed(time.time() + hours * 3600)
 
 
+def overdue(cloud: tuple[Cloud, str], **more: t.Any) -> tuple[Cloud, Machine]:
+    """Return a cluster that warned five hours ago and is to be deleted since three hours."""
+    azure, address = cloud
+    machine = Machine(address, **more)
+    azure.tags[plan.TAG] = due = at(-3)
+    machine.state(due, 5)
+    return azure, machine
+
+
 def test_it_schedules_warns_and_deletes(cloud: tuple[Cloud, str]) -> None:
     azure, address = cloud
     machine = Machine(address)
-    assert azure.tags is not None
 
     assert machine.program().run() == 0
     assert azure.tags[plan.TAG] == at(7 * 24)
@@ -194,7 +202,6 @@ def test_a_damaged_state_neither_stops_the_program_nor_deletes_without_a_warning
 ) -> None:
     azure, address = cloud
     machine = Machine(address)
-    assert azure.tags is not None
     azure.tags[plan.TAG] = at(-0.1)
     state = {"period": "7d", "tag": azure.tags[plan.TAG], field: value}
     machine.host.files[cli.STATE] = json.dumps(state)
@@ -209,7 +216,6 @@ def test_a_damaged_state_neither_stops_the_program_nor_deletes_without_a_warning
 def test_a_reservation_stops_jobs_that_would_not_end_before(cloud: tuple[Cloud, str]) -> None:
     azure, address = cloud
     machine = Machine(address)
-    assert azure.tags is not None
     azure.tags[plan.TAG] = end = at(3)
 
     machine.program().run()
@@ -226,7 +232,6 @@ def test_a_reservation_stops_jobs_that_would_not_end_before(cloud: tuple[Cloud, 
 def test_an_administrator_extends_or_cancels(command: str, cloud: tuple[Cloud, str]) -> None:
     azure, address = cloud
     machine = Machine(address)
-    assert azure.tags is not None
     azure.tags[plan.TAG] = at(3)
     machine.program().run()
 
@@ -244,13 +249,9 @@ def test_a_cancel_in_the_last_seconds_counts(
     cloud: tuple[Cloud, str], monkeypatch: pytest.MonkeyPatch, moment: str, tag: str
 ) -> None:
     """An administrator cancels after the program has decided, while it asks for resources or writes to terminals."""
-    azure, address = cloud
-    machine = Machine(address)
-    due = at(-3)
-    machine.state(due, 5)
+    azure, machine = overdue(cloud)
     machine.host.start = "2026-11-25T00:00:00"
-    azure.tags = tags = {"gpucluster_cluster": "hpc", plan.TAG: due}
-    answer, run = azure.answer, machine.host.run
+    tags, answer, run = azure.tags, azure.answer, machine.host.run
 
     def slow(method: str, path: str, *more: t.Any) -> tuple[int, Body]:
         if moment in path:
@@ -277,7 +278,6 @@ def test_a_cancel_is_not_overwritten_by_the_first_run(
     azure, address = cloud
     machine = Machine(address, wait_hours=1.0)
     tags = azure.tags
-    assert tags is not None
     run = machine.host.run
 
     def cancels(args: Sequence[str]) -> tuple[int, str, str]:
@@ -309,11 +309,7 @@ def test_a_cancel_that_is_too_late_says_so(
 
 @pytest.mark.parametrize("answer", [{}, {"value": None}, {"value": [None]}, {"value": [], "nextLink": 3}])
 def test_a_list_of_resources_that_is_not_understood_is_not_empty(cloud: tuple[Cloud, str], answer: Body) -> None:
-    azure, address = cloud
-    machine = Machine(address)
-    due = at(-3)
-    machine.state(due, 5)
-    azure.tags = {"gpucluster_cluster": "hpc", plan.TAG: due}
+    azure, machine = overdue(cloud)
     azure.list = answer
 
     with pytest.raises(plan.ExpiryError, match=r"/resources: the (answer|address)"):
@@ -325,7 +321,6 @@ def test_a_cancelled_deletion_stays_cancelled_after_a_deployment(cloud: tuple[Cl
     azure, address = cloud
     machine = Machine(address)
     machine.program().change("never")
-    assert azure.tags is not None
     azure.tags[plan.TAG] = "7d"
 
     machine.program().run()
@@ -338,7 +333,6 @@ def test_the_clock_of_azure_counts(cloud: tuple[Cloud, str]) -> None:
     azure, address = cloud
     azure.offset = -365 * 86400.0
     machine = Machine(address)
-    assert azure.tags is not None
     azure.tags[plan.TAG] = plan.printed(time.time() + azure.offset + 3 * 86400)
     machine.state(azure.tags[plan.TAG], 2)
 
@@ -370,11 +364,8 @@ def test_without_a_time_of_azure_nothing_is_deleted(cloud: tuple[Cloud, str]) ->
 def test_what_is_not_of_this_cluster_is_never_deleted(
     cloud: tuple[Cloud, str], tags: Body, place: Body, resources: list[Body], text: str
 ) -> None:
-    azure, address = cloud
-    machine = Machine(address)
-    due = at(-3)
-    machine.state(due, 5)
-    azure.tags = {"gpucluster_cluster": "hpc", plan.TAG: due, **tags}
+    azure, machine = overdue(cloud)
+    azure.tags.update(tags)
     azure.place.update(place)
     azure.resources += resources
 
@@ -384,11 +375,7 @@ def test_what_is_not_of_this_cluster_is_never_deleted(
 
 
 def test_disks_and_extensions_of_the_machines_are_of_the_cluster(cloud: tuple[Cloud, str]) -> None:
-    azure, address = cloud
-    machine = Machine(address)
-    due = at(-3)
-    machine.state(due, 5)
-    azure.tags = {"gpucluster_cluster": "hpc", plan.TAG: due}
+    azure, machine = overdue(cloud)
     azure.resources.append({"id": f"{GROUP}/disk", "managedBy": f"{GROUP.upper()}/providers/x/virtualMachines/control"})
     azure.resources.append({"id": f"{GROUP}/A/extensions/monitor"})
 
@@ -408,11 +395,7 @@ def test_disks_and_extensions_of_the_machines_are_of_the_cluster(cloud: tuple[Cl
     ],
 )
 def test_a_refusal_is_an_error_that_says_why(cloud: tuple[Cloud, str], refuse: dict[str, int], text: str) -> None:
-    azure, address = cloud
-    machine = Machine(address)
-    due = at(-3)
-    machine.state(due, 5)
-    azure.tags = {"gpucluster_cluster": "hpc", plan.TAG: due}
+    azure, machine = overdue(cloud)
     azure.refuse = refuse
 
     with pytest.raises(plan.ExpiryError, match=text):
@@ -423,11 +406,7 @@ def test_a_refusal_is_an_error_that_says_why(cloud: tuple[Cloud, str], refuse: d
 
 
 def test_it_waits_for_a_job_and_a_broken_slurm_counts_as_one(cloud: tuple[Cloud, str]) -> None:
-    azure, address = cloud
-    machine = Machine(address, wait_hours=12.0)
-    due = at(-1)
-    machine.state(due, 5)
-    azure.tags = {"gpucluster_cluster": "hpc", plan.TAG: due}
+    azure, machine = overdue(cloud, wait_hours=12.0)
     machine.host.running = "11\n11\n12\n"
 
     machine.program().run()
@@ -444,7 +423,7 @@ def test_it_waits_for_a_job_and_a_broken_slurm_counts_as_one(cloud: tuple[Cloud,
 
 def test_a_group_that_is_gone_is_no_error(cloud: tuple[Cloud, str]) -> None:
     azure, address = cloud
-    azure.tags = None
+    azure.gone = True
     machine = Machine(address)
 
     assert machine.program().run() == 0
@@ -455,8 +434,7 @@ def test_a_machine_without_slurm_still_warns_and_deletes(cloud: tuple[Cloud, str
     azure, address = cloud
     machine = Machine(address)
     machine.host.broken = True
-    due = at(3)
-    azure.tags = {"gpucluster_cluster": "hpc", plan.TAG: due}
+    azure.tags[plan.TAG] = at(3)
 
     assert machine.program().run() == 0
     assert notices.MOTD in machine.host.files
@@ -507,7 +485,6 @@ def test_the_program_prints_the_time_and_changes_nothing(
     tmp_path: t.Any, cloud: tuple[Cloud, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     azure, address = cloud
-    assert azure.tags is not None
     azure.tags[plan.TAG] = "2099-01-01T00:00:00Z"
     monkeypatch.setattr(cli, "STATE", str(tmp_path / "state"))
     path = tmp_path / "config.json"

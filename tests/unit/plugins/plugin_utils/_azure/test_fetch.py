@@ -883,13 +883,3 @@ def test_a_machine_with_ipv6_only_has_its_addresses(source: str) -> None:
     assert [one["private_ipv6_addresses"] for one in found.records] == [["fd00::4"], ["fd00::4"]]
     emitted = [hostvars.Names("azure_", None).emitted({**one, **slurm.facts(one)}) for one in found.records]
     assert [one["azure_private_ipv6_addresses"] for one in emitted] == [["fd00::4"], ["fd00::4"]]
-
-
-def test_a_set_that_may_not_be_read_again_keeps_what_the_graph_knows() -> None:
-    azure = Direct(subscriptions=[MIXED], stale=2, faults=[{"match": "ScaleSets/hpc/", "status": 403}])
-
-    found = fetch(azure)
-
-    assert len(found.records) == 13
-    assert all(record["private_ipv4_addresses"] for record in found.records)
-    assert any("instances of scale set hpc" in gap for gap in found.gaps)
