@@ -43,10 +43,15 @@ def gates(stage: Path) -> list[Part]:
     docs = ("antsibull-docs", "lint-collection-docs", "--plugin-docs", "--validate-collection-refs=dependent", ".")
     # The importer's own ansible-lint gives up after two minutes, and passes. The gate before it judges more.
     without = {"GALAXY_IMPORTER_RUN_ANSIBLE_LINT": "false"}
+    # Each file whose first line names a shell; those of Markdown and templates are no programs yet.
+    shell = (
+        "git grep --untracked -lE '^#! ?/.*[/ ](ba)?sh( |$)' -- ':!*.md' ':!*.py' ':!*.yml' ':!*.j2' | xargs shellcheck"
+    )
     style = (
         _here("ruff", "check", "--output-format=concise", "."),
         _here("ruff", "format", "--check", "."),
         _here("yamllint", "--strict", "--format=parsable", "."),
+        _here("sh", "-c", shell),
     )
     checks = (
         _staged(stage, "antsibull-changelog", "lint"),

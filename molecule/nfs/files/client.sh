@@ -12,7 +12,7 @@ soon() { timeout -k 5 "$patience" "$@"; }
 as_alice=(setpriv --reuid=1000 --regid=100 --clear-groups)
 alice() { soon "${as_alice[@]}" "$@"; }
 options() { findmnt --noheadings --output OPTIONS --types nfs4 "$1"; }
-stays() { systemd-run --quiet --collect --unit="$@"; }
+stays() { systemd-run --quiet --collect --unit="$1" "${@:2}"; }
 
 uses() {
   soon stat /home/. /shared/. > /dev/null
