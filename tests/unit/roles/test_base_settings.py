@@ -32,7 +32,7 @@ def _load(tmp_path: Path) -> str:
     tool.parent.mkdir(exist_ok=True)
     tool.write_text(SYSCTL, encoding="utf-8")
     tool.chmod(0o755)
-    script = yaml.safe_load(VARS.read_text(encoding="utf-8"))["__base_sysctl_load"]
+    script = (ROLE / "files/load_settings.sh").read_text(encoding="utf-8")
     environment = {**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}", "KERNEL": str(tmp_path / "kernel")}
     return subprocess.run(
         ["sh", "-c", script, "sh", "net.unknown", "vm.swappiness"],
@@ -85,10 +85,8 @@ def test_the_file_of_time_servers_follows_the_list_also_in_check_mode(
     ],
 )
 def test_a_machine_without_systemd_or_sudo_is_named(program: str, method: str, user: str, lacks: bool) -> None:
-    script = yaml.safe_load(VARS.read_text(encoding="utf-8"))["__base_lacks"]
-    said = subprocess.run(
-        ["sh", "-c", script, "sh", program, method, user], capture_output=True, text=True, check=False
-    )
+    script = ROLE / "files/lacks.sh"
+    said = subprocess.run(["sh", script, program, method, user], capture_output=True, text=True, check=False)
     systemd = [] if Path("/run/systemd/system").exists() else ["systemd"]
 
     assert said.stdout.split() == systemd + ([program] if lacks else [])
