@@ -28,7 +28,6 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the verdict and the path of the page."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        self._task.args = plain(self._task.args)
         names = {"type": "list", "elements": "str"}
         spec = {
             "results": {"type": "list", "elements": "dict", "required": True},
@@ -41,7 +40,7 @@ class ActionModule(ActionBase):
             "reasons": {"type": "dict", "default": {}},
             "plots": {"type": "bool", "default": True},
         }
-        __, arguments = self.validate_argument_spec(argument_spec=spec)
+        arguments = plain(self.validate_argument_spec(argument_spec=spec)[1])
         now = datetime.now(timezone.utc)
         found = _report(arguments, now)
         directory = Path(arguments["directory"]) / arguments["run"]

@@ -28,14 +28,13 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the stage, and the data about the nodes that the next stages need."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        self._task.args = plain(self._task.args)
         spec = {
             "stage": {"type": "str", "choices": list(stages.STAGES), "required": True},
             "settings": {"type": "dict", "options": settings.SPEC, "required": True},
             "facts": {"type": "dict", "default": {}},
             "earlier": {"type": "list", "elements": "dict", "default": []},
         }
-        __, arguments = self.validate_argument_spec(argument_spec=spec)
+        arguments = plain(self.validate_argument_spec(argument_spec=spec)[1])
         name = arguments["stage"]
         # Without measurements, the state at the end equals the state at the beginning.
         if self._task.check_mode and name != "preflight":
