@@ -48,9 +48,10 @@ def scaled(nodes: int) -> dict[str, str]:
     """Return what each command would print for so many nodes, with four jobs for each."""
     found = {name: json.loads((RECORDED / f"{file}.json").read_text(encoding="utf-8")) for name, file in FILES.items()}
     kinds, jobs = found["scontrol"]["nodes"], itertools.cycle(found["squeue"]["jobs"])
+    whole = found["squeue"]["jobs"][0]  # the others have only what is read
     found["scontrol"]["nodes"] = [{**kinds[number % 2], "name": f"gpu{number}"} for number in range(nodes)]
     found["squeue"]["jobs"] = [
-        {**next(jobs), "job_id": number, "user_name": f"user{number % 200}", "account": f"group{number % 20}"}
+        {**whole, **next(jobs), "job_id": number, "user_name": f"user{number % 200}", "account": f"group{number % 20}"}
         for number in range(JOBS * nodes)
     ]
     return {name: json.dumps(value) for name, value in found.items()}
