@@ -25,6 +25,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi impor
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.tests.simulation.nvidia_simulation import cli
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health.machines import FakeMachine, says
+from ansible_collections.hpcai.gpucluster.tests.unit.support.nvidia_reports import only
 from ansible_collections.hpcai.gpucluster.tests.unit.support.places import ROOT
 
 if t.TYPE_CHECKING:
@@ -153,7 +154,10 @@ def _events(text: str) -> tuple[Values, list[str]]:
 READ_METRICS: list[str] = []  # the figures of the undamaged output
 READERS: dict[str, tuple[str, Callable[[str], tuple[Values, list[str]]]]] = {
     "xml": ((SMI / "h200-x4-q.xml").read_text(encoding="utf-8"), lambda text: _report(query_xml.parse(text))),
-    "xml of one": ((SMI / "h200-x4-q-i1.xml").read_text(encoding="utf-8"), lambda text: _report(query_xml.parse(text))),
+    "xml of one": (
+        only((SMI / "h200-x4-q.xml").read_text(encoding="utf-8"), 1),
+        lambda text: _report(query_xml.parse(text)),
+    ),
     "csv": (_asked("gpu", query_csv.FIELDS), lambda text: _report(query_csv.parse_gpus(text, {}))),
     "table": (
         (SMI / "h200-x4-query-nounits.csv").read_text(encoding="utf-8"),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import query_xml
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import ParseError, Report
 from ansible_collections.hpcai.gpucluster.tests.simulation.nvidia_simulation import cli
+from ansible_collections.hpcai.gpucluster.tests.unit.support.nvidia_reports import only
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/nvidia_smi/580.159.04"
 REAL = (FIXTURES / "h200-x4-q.xml").read_text(encoding="utf-8")
@@ -143,7 +144,7 @@ def test_a_counter_that_is_there_twice_is_no_sum() -> None:
 
 
 def test_a_position_is_no_index_where_gpus_are_missing() -> None:
-    report = query_xml.parse((FIXTURES / "h200-x4-q-i1.xml").read_text(encoding="utf-8"))
+    report = query_xml.parse(only(REAL, 1))
 
     assert (report.attached, len(report.gpus)) == (4, 1)
     assert report.gpus[0]["index"] is None
