@@ -132,7 +132,6 @@ def _status(*lines: str) -> tuple[str, str]:
     return verdict.status, verdict.reason
 
 
-NVSWITCH = "nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 20034"
 CHANGED = "[1.0] NVRM: Xid (PCI:0000:00:{}): 154, GPU recovery action changed from 0x0 (None) to {}"
 NVLINK5 = "[1.0] NVRM: Xid (PCI:0009:01:00): {}, {} (0x021425c6 0x0 0x0 0x0 0x0 0x0)"
 
