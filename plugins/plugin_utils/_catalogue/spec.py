@@ -44,6 +44,8 @@ _GPUS: Spec = {
     "count": _INT,
     "model": {"type": "str"},
     "memory_mib": {"type": "int"},
+    # Number of the first device file, such as 1 for /dev/nvidia1, if the GPUs before are not Slurm's.
+    "first_device": {"type": "int"},
     "clocks": {"type": "dict", "options": {"memory": _INT, "graphics": _INT}},
     "pcie_generation": {"type": "int"},
     "pcie_width": {"type": "int", "default": 16},

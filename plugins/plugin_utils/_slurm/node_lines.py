@@ -68,7 +68,8 @@ def gres_lines(record: t.Any, nodes: str | None = None) -> list[str]:
         # The device files of slices follow from how the site made them, so slurmd finds them.
         return [f"{head}AutoDetect=nvml"]
     head += f"Name=gpu Type={hardware_record.gres_type(record)}"
-    return [f"{head} File=/dev/nvidia{_indexes(gpus)}{cores}" for gpus, cores in _runs(record)]
+    first = record["gpus"].get("first_device") or 0
+    return [f"{head} File=/dev/nvidia{_indexes([first + gpu for gpu in gpus])}{cores}" for gpus, cores in _runs(record)]
 
 
 def _percent(value: t.Any) -> float:
