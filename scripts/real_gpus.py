@@ -37,10 +37,16 @@ def main(directory: Path, nodes: list[str]) -> None:
         sys.exit("the device files of the GPUs are not /dev/nvidia0, /dev/nvidia1 and so on")
     share = -(-len(gpus) // len(nodes))
     driver = _driver()
+    toolkit = _run("nvidia-ctk", "cdi", "list").split() if shutil.which("nvidia-ctk") else []
     directory.mkdir(parents=True, exist_ok=True)
     for place, node in enumerate(nodes):
         own = list(range(len(gpus)))[place * share : (place + 1) * share]
-        values = {"gpucluster_vm_size_record": _record(gpus, own, len(nodes)), "lab_gpus": own, "lab_driver": driver}
+        values = {
+            "gpucluster_vm_size_record": _record(gpus, own, len(nodes)),
+            "lab_cdi": [name for gpu in own if (name := f"nvidia.com/gpu={gpu}") in toolkit],
+            "lab_gpus": own,
+            "lab_driver": driver,
+        }
         (directory / f"{node}.yml").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
         print(f"{node}: {len(own)} of {len(gpus)} {gpus[0].findtext('product_name')}")
 
@@ -67,7 +73,7 @@ def _record(gpus: list[ElementTree.Element], own: list[int], nodes: int) -> dict
         "gpus": {"count": len(own)},
     }
     if own:
-        first = gpus[own[0]]
+        first = gpus[0]  # all are of one kind
         link = "pci/pci_gpu_link_info/"
         limits = {
             "memory_mib": _number(first, "fb_memory_usage/total"),
