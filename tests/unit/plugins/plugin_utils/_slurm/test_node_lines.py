@@ -49,7 +49,10 @@ def test_device_files_begin_where_the_record_says() -> None:
     record = records.find("Standard_ND96isr_H100_v5", None)
     record["gpus"]["first_device"] = 8
 
-    assert [line.split()[2] for line in node_lines.gres_lines(record)] == ["File=/dev/nvidia[8-11]", "File=/dev/nvidia[12-15]"]
+    assert [line.split()[2] for line in node_lines.gres_lines(record)] == [
+        "File=/dev/nvidia[8-11]",
+        "File=/dev/nvidia[12-15]",
+    ]
 
 
 def test_a_cluster_without_gpus_names_no_node() -> None:
