@@ -47,17 +47,23 @@ def training(results: Path) -> None:
         if not steps:
             print(f"| {file.stem} | no step |")
             continue
-        step = statistics.mean(event["step_ms"] for event in steps)
-        own = statistics.mean(event["compute_ms"] for event in steps)
+        step = statistics.median(event["step_ms"] for event in steps)
+        own = statistics.median(event["compute_ms"] for event in steps)
         start = next(event for event in events if event["event"] == "start")
         first = next(event for event in events if event["event"] == "step")
         starts = sum(event["event"] == "start" for event in events)
-        share = start["flops_per_token"] * statistics.mean(event["tokens_per_second"] for event in steps)
+        share = start["flops_per_token"] * statistics.median(event["tokens_per_second"] for event in steps)
+        again = ""
+        if starts > 1:
+            second = max(place for place, event in enumerate(events) if event["event"] == "start")
+            before = max(event["time"] for event in events[:second] if event["event"] == "step")
+            after = next(event["time"] for event in events[second:] if event["event"] == "step")
+            again = f"; {after - before:.0f} s from the last step before the kill to the next step"
         share /= start["ranks"] * start["peak_tflops"] * 1e12
         print(
             f"| training, {file.stem} | {start['ranks']} ranks: a step {step:.1f} ms (own work {own:.1f}), "
             f"MFU {100 * share:.1f} %, first step after {first['time'] - start['time']:.0f} s, loss "
-            f"{first['loss']:.3f} to {steps[-1]['loss']:.3f}, starts {starts} |"
+            f"{first['loss']:.3f} to {steps[-1]['loss']:.3f}, starts {starts}{again} |"
         )
 
 
@@ -65,11 +71,13 @@ def verdict(report: Path) -> None:
     """Print the verdict of a validation, and its failures."""
     found = json.loads(report.read_text(encoding="utf-8"))
     lines = [
-        " ".join(f"{check['node']}: {check['title']}: {check['message']}".replace("|", "/").split())[:160]
+        " ".join(f"{check['node'] or check['stage']}: {check['title']}: {check['message']}".replace("|", "/").split())[
+            :160
+        ]
         for check in found["checks"]
         if check["status"] == "fail"
     ]
-    print("; ".join([found["verdict"].upper(), *lines[:3]]))
+    print("; ".join([found["verdict"].upper(), *(lines[:3] or [found["summary"]])]))
 
 
 def driver(host_vars: Path) -> None:

@@ -63,7 +63,9 @@ def refuse_mixed(settings: inputs.Settings, known: t.Sequence[t.Mapping[str, t.A
     unknown = set(names) - {name for group, _record in sizes for name in group} if sizes else set()
     distinct: list[inputs.Record] = []
     for _group, record in sizes:
-        distinct += [record] if record not in distinct else []
+        # Equal machines can have another part of the GPUs of their host.
+        same = {**record, "gpus": {**record["gpus"], "first_device": 0}}
+        distinct += [same] if same not in distinct else []
     if len(distinct) + bool(unknown) > 1:
         lines = [f"{hostlist.compress(group)} is {record['name']}" for group, record in sizes]
         lines += [f"{hostlist.compress(unknown)} has none in the inventory"] if unknown else []
