@@ -392,6 +392,14 @@ def test_nodes_of_several_kinds_are_not_measured_together() -> None:
     assert not mixed(hardware=hardware, nodelist=[], stages=["scheduler"])
 
 
+def test_nodes_with_different_device_files_are_measured_together() -> None:
+    hardware = [{"hosts": f"gpu{number}", "record": records.find(H100)} for number in (1, 2, 3)]
+    for number, group in enumerate(hardware):
+        group["record"]["gpus"]["first_device"] = 8 * number
+
+    assert not mixed(hardware=hardware)
+
+
 def test_an_unknown_stage_is_refused() -> None:
     with pytest.raises(stages.StageError, match="unknown stage 'fabric'; there are preflight, scheduler, node, nccl"):
         stages.run("fabric", session(Host()), {})
