@@ -30,11 +30,9 @@ def _divide(path: Path, text: str | None, *nodes: str) -> subprocess.CompletedPr
         (path / "smi.xml").write_text(text, encoding="utf-8")
         (path / "bin/nvidia-smi").write_text(SMI.format(file=path / "smi.xml"), encoding="utf-8")
         (path / "bin/nvidia-smi").chmod(0o755)
-    command = [ROOT / "scripts/real_gpus.py", path / "notes", *nodes]
+    command = ["python3", str(ROOT / "scripts/real_gpus.py"), str(path / "notes"), *nodes]
     environment = os.environ | {"PATH": f"{path / 'bin'}:{os.environ['PATH']}"}
-    return subprocess.run(
-        ["python3", *command], env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(

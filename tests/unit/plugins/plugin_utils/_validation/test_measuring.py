@@ -393,9 +393,10 @@ def test_nodes_of_several_kinds_are_not_measured_together() -> None:
 
 
 def test_nodes_with_different_device_files_are_measured_together() -> None:
-    hardware = [{"hosts": f"gpu{number}", "record": records.find(H100)} for number in (1, 2, 3)]
-    for number, group in enumerate(hardware):
-        group["record"]["gpus"]["first_device"] = 8 * number
+    found = [records.find(H100) for _node in range(3)]
+    for number, record in enumerate(found):
+        record["gpus"]["first_device"] = 8 * number
+    hardware = [{"hosts": f"gpu{number}", "record": record} for number, record in enumerate(found, 1)]
 
     assert not mixed(hardware=hardware)
 
