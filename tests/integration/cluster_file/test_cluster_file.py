@@ -30,9 +30,9 @@ ANSWERS = {
     "init_users": "alice,bob",
 }
 # Variables that differ on purpose: the machines that run no jobs have no VM size, and the rest belongs to
-# inventories/lab alone (its mirror and its NFS), or names the same address in another way.
+# inventories/lab alone (its mirror, NFS and GPUs), or names the same address in another way.
 # base_hosts: the file of an own cluster leaves names to DNS.
-DIFFERENT = {"__lab_nfs", "base_hosts", "lab_mirror_note"}
+DIFFERENT = {"__lab_nfs", "base_hosts", "lab_gpu_notes", "lab_mirror_note"}
 NODES_ONLY = {"gpucluster_vm_size", "slurm_node_config"}
 
 
