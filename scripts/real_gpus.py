@@ -17,8 +17,8 @@ import shutil
 import subprocess
 import sys
 import typing as t
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from xml.etree import ElementTree
 
 
 def main(directory: Path, nodes: list[str]) -> None:
