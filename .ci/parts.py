@@ -56,7 +56,7 @@ def gates(stage: Path) -> list[Part]:
     checks = (
         _staged(stage, "antsibull-changelog", "lint"),
         _staged(stage, *docs),
-        _staged(stage, "ansible-lint", "--format=pep8"),
+        _staged(stage, "python3", ".ci/lint.py", "--format=pep8"),
     )
     return [
         _gate("style", *style),
