@@ -95,7 +95,7 @@ def _storage(**variables: t.Any) -> dict[str, t.Any]:
     return inventory
 
 
-CASES = {
+CASES: dict[str, tuple[t.Any, ...]] = {  # an inventory, and what the refusal says
     "two users with one uid": (
         _inventory(users_accounts=[ALICE, {"name": "bob", "uid": 2001}]),
         "users_accounts: uid 2001 belongs to alice and bob",
@@ -103,22 +103,6 @@ CASES = {
     "an unknown VM size": (
         _inventory(gpucluster_vm_size="Standard_ND96_typo"),
         "gpucluster_vm_size: unknown VM size .{1,2}Standard_ND96_typo.{1,2}; known sizes: DGX_A100",
-    ),
-    "a broken hardware record": (
-        _inventory(gpucluster_vm_size_record={"name": "own", "gpus": {"cout": 8}}),
-        "gpucluster_vm_size_record: missing required arguments: cpus, memory_mib, numa_nodes",
-    ),
-    "a broken hardware record of one role": (
-        _inventory(gpu_hardware={"name": "own"}),
-        "gpu_hardware: missing required arguments: cpus, gpus, memory_mib, numa_nodes",
-    ),
-    "an unknown VM size of one role": (
-        _inventory(nccl_hardware="{{ 'DGX_H10' | hpcai.gpucluster.vm_size }}"),
-        "nccl_hardware: .*unknown VM size .{1,2}DGX_H10.{1,2}; known sizes: .*; did you mean DGX_H100",
-    ),
-    "the size of one role": (
-        _inventory(scratch_vm_size="lab"),
-        "scratch_vm_size: no role reads it; did you mean scratch_hardware",
     ),
     "no controller": (_no_controller(), "slurm_controllers is empty"),
     "two controllers without shared state": (
@@ -135,23 +119,9 @@ CASES = {
         _inventory(slurm_source_checksum=f"md5:{0:032}"),
         "slurm_source_checksum is .*md5:0+.*; it has to be sha256:, sha384: or sha512: and the digest of",
     ),
-    "a misspelt key of mpi.conf": (_inventory(slurm_mpi_config={"PMIxEnvs": "A=b"}), "did you mean PMIxEnv"),
-    "an unknown key": (_inventory(slurm_config={"KillWiat": 30}), "unknown key .KillWiat.; did you mean KillWait"),
-    "an unknown key of the controllers' group": (
-        _input_of_a_group(slurm_config={"KillWiat": 30}),
-        "unknown key .KillWiat.; did you mean KillWait",
-    ),
-    "a partition of unknown nodes": (
-        _inventory(slurm_partitions=[{"PartitionName": "batch", "Nodes": "gpu[1-9]"}]),
-        "gpu3",
-    ),
     "GPUs that contradict the catalogue": (
         _inventory(gpucluster_vm_size="Standard_ND96isr_H100_v5", slurm_node_config={"Gres": "gpu:4"}),
         "Gres says 4 GPUs, the hardware catalogue says 8 for gpu1, gpu2",
-    ),
-    "a limit of a QOS that cannot be read": (
-        _database(slurm_qos=[{"name": "small", "limits": {"MaxTRESPerUser": "gres/gpu=many"}}]),
-        "MaxTRESPerUser: gres/gpu is 'many', expected a whole number",
     ),
     "an option that pyxis does not know": (
         _inventory(pyxis_version="0.20.0", pyxis_source_checksum=f"sha256:{0:064}", pyxis_options={"importer": "/x"}),
@@ -161,56 +131,73 @@ CASES = {
         _inventory(pyxis_version="0.23.0"),
         "pyxis_source_checksum is .*; allowed is sha256:, sha384: or sha512: and the digest of https://github.com/NVIDIA/pyxis/.*v0.23.0.tar.gz",
     ),
-    "a login at a registry without a password": (
-        _inventory(enroot_credentials=[{"machine": "registry.example.com", "login": "bob"}]),
-        "enroot_credentials.*password",
-    ),
-    "a network that does not parse": (
-        _storage(nfs_clients="10.0.0.0/33"),
-        "nfs_exports.0..clients: '10.0.0.0/33' is not a network",
-    ),
-    "networks that overlap": (
-        _storage(nfs_exports=[{"path": "/home", "clients": ["10.0.0.0/8", "10.1.0.0/16"]}]),
-        "the networks 10.0.0.0/8 and 10.1.0.0/16 overlap",
-    ),
-    "an export outside the allowed trees": (
-        _storage(nfs_exports=[{"path": "/etc"}]),
-        "nfs_exports.0..path: /etc lies outside the trees that may be exported, nfs_export_roots: /home",
-    ),
-    "two mounts on one path": (
-        _storage(nfs_mounts=[{"path": "/home"}, {"path": "/home", "source": "filer:/vol"}]),
-        "nfs_mounts.1..path: /home is the mount point of nfs_mounts.0. already",
-    ),
     "mounts that are no list": (
         _storage(nfs_mounts="/home"),
         r"nfs_mounts: found '/home'; allowed: a list \(gpu2,head\)",
     ),
-    "scratch space over the system": (_storage(scratch_path="/usr"), "scratch_path: /usr belongs to the system"),
-    "a quota without a unit": (
-        _storage(nfs_volumes=[{"name": "home", "path": "/home", "devices": ["/dev/sdb"], "quotas": {"alice": "2TB"}}]),
+    "what a role finds in its inputs": (
+        _storage(
+            gpucluster_vm_size_record={"name": "own", "gpus": {"cout": 8}},
+            gpu_hardware={"name": "own"},
+            nccl_hardware="{{ 'DGX_H10' | hpcai.gpucluster.vm_size }}",
+            scratch_vm_size="lab",
+            enroot_credentials=[{"machine": "registry.example.com", "login": "bob"}],
+            nfs_exports=[{"path": "/home", "clients": ["10.0.0.0/8", "10.1.0.0/16"]}],
+            nfs_mounts=[{"path": "/home"}, {"path": "/home", "source": "filer:/vol"}],
+            nfs_volumes=[{"name": "home", "path": "/home", "devices": ["/dev/sdb"], "quotas": {"alice": "2TB"}}],
+            scratch_path="/usr",
+            scratch_wipe=["/dev/sdb"],
+            gpucluster_repair="present",
+            repair_azure_steps=["redeploy"],
+            repair_spares="my spares",
+            slurm_user_uid="many",
+        ),
+        "gpucluster_vm_size_record: missing required arguments: cpus, memory_mib, numa_nodes",
+        "gpu_hardware: missing required arguments: cpus, gpus, memory_mib, numa_nodes",
+        "nccl_hardware: .*unknown VM size .{1,2}DGX_H10.{1,2}; known sizes: .*; did you mean DGX_H100",
+        "scratch_vm_size: no role reads it; did you mean scratch_hardware",
+        "enroot_credentials.*password",
+        "the networks 10.0.0.0/8 and 10.1.0.0/16 overlap",
+        "nfs_mounts.1..path: /home is the mount point of nfs_mounts.0. already",
         "nfs_volumes.0..quotas.alice: '2TB' is not a whole number with K, M, G, T or P",
-    ),
-    "steps of Azure without a place": (
-        _inventory(gpucluster_repair="present", repair_azure_steps=["redeploy"]),
+        "scratch_path: /usr belongs to the system",
+        "scratch_wipe: /dev/sdb is not among",
         "repair_azure: found no subscription_id, resource_group; allowed with repair_azure_steps: both",
-    ),
-    "a reservation of spares with a wrong name": (
-        _inventory(gpucluster_repair="present", repair_spares="my spares"),
         "repair_spares: found 'my spares'; allowed: a letter",
+        "slurm_user_uid",
     ),
-    "a disk to wipe that is not used": (_storage(scratch_wipe=["/dev/sdb"]), "scratch_wipe: /dev/sdb is not among"),
-    "a wrong type": (_inventory(slurm_user_uid="many"), "slurm_user_uid"),
+    "exports": (
+        _storage(nfs_clients="10.0.0.0/33", nfs_exports=[{"path": "/etc"}]),
+        "nfs_exports.0..clients: '10.0.0.0/33' is not a network",
+        "nfs_exports.0..path: /etc lies outside the trees that may be exported, nfs_export_roots: /home",
+    ),
+    "what Slurm would refuse": (
+        _database(
+            slurm_mpi_config={"PMIxEnvs": "A=b"},
+            slurm_config={"KillWiat": 30},
+            slurm_partitions=[{"PartitionName": "batch", "Nodes": "gpu[1-9]"}],
+            slurm_qos=[{"name": "small", "limits": {"MaxTRESPerUser": "gres/gpu=many"}}],
+        ),
+        "did you mean PMIxEnv",
+        "unknown key .KillWiat.; did you mean KillWait",
+        "gpu3",
+        "MaxTRESPerUser: gres/gpu is 'many', expected a whole number",
+    ),
+    "an unknown key of the controllers' group": (
+        _input_of_a_group(slurm_config={"KillWiat": 30}),
+        "unknown key .KillWiat.; did you mean KillWait",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_wrong_input_is_refused_and_no_machine_is_touched(case: str, said: Said) -> None:
-    inventory, message = CASES[case]
+    inventory, *messages = CASES[case]
 
     code, output = said(inventory)
 
     assert code != 0
-    assert re.search(message, output), output[-3000:]
+    assert [message for message in messages if not re.search(message, output)] == [], output[-3000:]
     assert "UNREACHABLE" not in output
 
 
