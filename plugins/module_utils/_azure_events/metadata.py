@@ -14,6 +14,7 @@ import typing as t
 import urllib.parse
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.reasons import causes, explained, opened
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_answer
 
 from .events import EventsError, time_of
 
@@ -81,8 +82,8 @@ class Metadata:
             connection.request(method, path, body, {"Metadata": "true", "Connection": "close"})
             answer = connection.getresponse()
             self._now = time_of(answer.headers.get("Date"))
-            content = self._content(answer, end)
-        except (OSError, http.client.HTTPException) as exc:
+            content = whole_answer.read(answer, _MOST, end, self._clock)
+        except (OSError, ValueError, http.client.HTTPException) as exc:
             raise EventsError(f"the metadata service does not answer: {exc or type(exc).__name__}") from None
         finally:
             connection.close()
@@ -91,14 +92,3 @@ class Metadata:
             said = ": ".join(filter(None, (known, told))) or content[:200].decode("utf-8", "replace")
             raise EventsError(f"the metadata service answered {answer.status}: {said}")
         return content
-
-    def _content(self, answer: http.client.HTTPResponse, end: float) -> bytes:
-        """Read an answer. The limit of the socket is one for each packet, so the whole has one, too."""
-        content = b""
-        while True:
-            part = answer.read1(65536)
-            content += part
-            if not part:
-                return content
-            if len(content) > _MOST or self._clock() > end:
-                raise TimeoutError("the answer does not end")

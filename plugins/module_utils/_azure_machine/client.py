@@ -17,6 +17,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_answer
+
 from .reasons import ADVICE, causes, explained, opened
 
 if t.TYPE_CHECKING:
@@ -26,8 +28,10 @@ if t.TYPE_CHECKING:
 
     Body = dict[str, t.Any]
 
-_SECONDS = 30
+_SECONDS = 30  # for each packet
+_WHOLE_SECONDS = 120.0
 _MOST = 64 * 1024 * 1024
+_LIST_SECONDS, _MOST_PAGES = 600.0, 1000
 _LONGEST_WAIT = 20.0  # seconds that a request waits once if Azure asks for it
 _ROLE = "the identity of the controller lacks this right; azure_up.yml gives it, see docs/azure-cluster.md"
 _ADVICE = {**ADVICE, "authorizationfailed": _ROLE, "linkedauthorizationfailed": _ROLE}
@@ -65,8 +69,14 @@ class Place(t.NamedTuple):
 class Client:
     """Requests of one machine. The token is requested once, and again when it has expired."""
 
-    def __init__(self, place: Place, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        place: Place,
+        sleep: Callable[[float], None] = time.sleep,
+        uptime: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._place = place
+        self._uptime = uptime
         self._sleep = sleep
         self._token = ""
         # The metadata service is never behind a proxy.
@@ -96,7 +106,8 @@ class Client:
         """Return all rows of a list. An answer of another form is no empty list."""
         found: list[Body] = []
         following: t.Any = path
-        while following:
+        end = self._uptime() + _LIST_SECONDS
+        for _page in range(_MOST_PAGES):
             body = self.ask("GET", following, query if following == path else {}).body
             rows, following = body.get("value"), body.get("nextLink")
             if not isinstance(rows, list) or not all(isinstance(one, dict) for one in rows):
@@ -104,6 +115,10 @@ class Client:
             if following and not isinstance(following, str):
                 raise AzureError(f"GET {path}: the address of the next page is not understood")
             found += rows
+            if not following or self._uptime() > end:
+                break
+        if following:
+            raise AzureError(f"GET {path}: the list does not end: {len(found)} rows until now")
         return found
 
     def _url(self, path: str, query: Mapping[str, str]) -> str:
@@ -137,14 +152,33 @@ class Client:
         return str(token)
 
     def _sent(self, opener: urllib.request.OpenerDirector, request: urllib.request.Request, what: str) -> Answer:
+        end = self._uptime() + _WHOLE_SECONDS
         try:
             with opener.open(request, timeout=_SECONDS) as answer:
                 operation = answer.headers.get("Azure-AsyncOperation") or answer.headers.get("Location") or ""
-                return Answer(_decoded(answer.read(_MOST)), _clock(answer.headers.get("Date")), operation)
+                content = whole_answer.read(answer, _MOST, end, self._uptime)
+                return Answer(_decoded(content), _clock(answer.headers.get("Date")), operation)
         except urllib.error.HTTPError as exc:
-            raise _refusal(exc, what) from None
+            raise self._refusal(exc, what, end) from None
         except (OSError, ValueError, http.client.HTTPException) as exc:
             raise AzureError(f"{what}: no answer: {exc!r}") from None
+
+    def _refusal(self, exc: urllib.error.HTTPError, what: str, end: float) -> RefusedError:
+        try:
+            found = causes(opened(whole_answer.read(exc, _MOST, end, self._uptime)))
+        except (OSError, ValueError, http.client.HTTPException):
+            found = []
+        text = f"{what}: {exc.code} {explained(found, _ADVICE) or exc.reason}"
+        if exc.code == 403 and not any(one.kind in _ADVICE for one in found):
+            text += f"; {_ROLE}"
+        if exc.code == 401:
+            return _ExpiredError(text, exc.code, found)
+        if exc.code not in (429, 503):
+            return RefusedError(text, exc.code, found)
+        busy = _BusyError(text, exc.code, found)
+        after = str(exc.headers.get("Retry-After") or "")
+        busy.seconds = min(float(after) if after.isdecimal() else 1.0, _LONGEST_WAIT)
+        return busy
 
 
 class _BusyError(RefusedError):
@@ -162,24 +196,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_args: t.Any, **_more: t.Any) -> None:
         """Follow no redirect."""
-
-
-def _refusal(exc: urllib.error.HTTPError, what: str) -> RefusedError:
-    try:
-        found = causes(opened(exc.read(_MOST)))
-    except (OSError, http.client.HTTPException):
-        found = []
-    text = f"{what}: {exc.code} {explained(found, _ADVICE) or exc.reason}"
-    if exc.code == 403 and not any(one.kind in _ADVICE for one in found):
-        text += f"; {_ROLE}"
-    if exc.code == 401:
-        return _ExpiredError(text, exc.code, found)
-    if exc.code not in (429, 503):
-        return RefusedError(text, exc.code, found)
-    busy = _BusyError(text, exc.code, found)
-    after = str(exc.headers.get("Retry-After") or "")
-    busy.seconds = min(float(after) if after.isdecimal() else 1.0, _LONGEST_WAIT)
-    return busy
 
 
 def _decoded(content: bytes) -> Body:

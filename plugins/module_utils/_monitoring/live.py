@@ -13,8 +13,10 @@ import typing as t
 import urllib.parse
 import urllib.request
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_answer
+
 SECONDS = 5
-_MOST, _BLOCK = 32 << 20, 1 << 16  # bytes
+_MOST = 32 << 20  # bytes
 _UTILISATION = "avg_over_time(DCGM_FI_DEV_GPU_UTIL[5m])"
 
 
@@ -52,12 +54,5 @@ def text(url: str) -> str:
     """Return the text at a URL of this machine, in a bounded time; raises OSError and ValueError."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=SECONDS) as answer:
-        # The time limit of the socket is for each read, and anybody may listen where a daemon does not run.
-        end, found = time.monotonic() + SECONDS, b""
-        while len(found) <= _MOST and (part := answer.read1(_BLOCK)):
-            found += part
-            if time.monotonic() > end:
-                raise TimeoutError(f"{url} sent {len(found)} bytes in {SECONDS} s, and no end")
-    if len(found) > _MOST:
-        raise ValueError(f"{url} has more than {_MOST} bytes")
-    return found.decode("utf-8")
+        # Anybody may listen where a daemon does not run.
+        return whole_answer.read(answer, _MOST, time.monotonic() + SECONDS, time.monotonic).decode("utf-8")

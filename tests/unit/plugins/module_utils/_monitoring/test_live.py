@@ -38,7 +38,7 @@ def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     answers(monkeypatch, itertools.repeat(b"x"))
     monkeypatch.setattr(live, "time", types.SimpleNamespace(monotonic=itertools.count().__next__))
 
-    with pytest.raises(TimeoutError, match="and no end"):
+    with pytest.raises(TimeoutError, match="does not end"):
         live.text("http://127.0.0.1:1/")
 
 
