@@ -29,11 +29,11 @@ _DUMP = (
     " mariadb-dump {credentials} --single-transaction --no-tablespaces {name} | gzip > {file}"
     " && gzip --decompress --stdout {file} | tail --bytes=200 | grep --quiet 'Dump completed'"
 )
-# The credentials come from the standard input, so the dump comes from a file.
+# Both calls open the credentials anew. They are in no file of a disk, which a killed restore would leave behind.
 _LOAD = (
-    "set -o pipefail; credentials=$(mktemp); trap 'rm $credentials' EXIT; cat > $credentials;"
-    " mariadb --defaults-extra-file=$credentials --execute='DROP DATABASE IF EXISTS {name}; CREATE DATABASE {name}'"
-    " && gzip --decompress --stdout {file} | mariadb --defaults-extra-file=$credentials {name}"
+    "set -o pipefail; exec 3<&0;"
+    " mariadb --defaults-extra-file=/dev/fd/3 --execute='DROP DATABASE IF EXISTS {name}; CREATE DATABASE {name}'"
+    " && gzip --decompress --stdout {file} | mariadb --defaults-extra-file=/dev/fd/3 {name}"
 )
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import itertools
 import json
 import os
@@ -430,6 +431,26 @@ def test_a_database_elsewhere_gets_the_password_by_standard_input(case: Case) ->
     case.backup.run()
 
     assert case.machine.given == ['[client]\nhost="db1"\nport=3307\nuser="slurm"\npassword="se\\\\cret"\n']
+
+
+def test_a_restore_that_is_killed_leaves_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for mariadb notes its options and the files of the moment, in which kill -9 would leave them."""
+    for name in ("bin", "tmp"):
+        (tmp_path / name).mkdir()
+    seen = tmp_path / "seen"
+    client = tmp_path / "bin/mariadb"
+    client.write_text(
+        f'#!/bin/sh\ncat "${{1#*=}}" >> {seen}\nls -A "$TMPDIR" >> {seen}\n[ "$2" != lab ] || cat >> {seen}\n'
+    )
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    dump = tmp_path / "database.sql.gz"
+    dump.write_bytes(gzip.compress(b"records\n"))
+
+    database.load(database.Database("lab", "[client]\n"), dump, Host(bounded_run.feeding_runner(60)))
+
+    assert seen.read_text() == "[client]\n[client]\nrecords\n"
 
 
 def test_a_name_that_is_no_name_is_refused(case: Case) -> None:
