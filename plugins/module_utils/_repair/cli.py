@@ -32,13 +32,14 @@ if t.TYPE_CHECKING:
 CONFIG = "/etc/gpucluster/repair.json"
 ELASTIC = "/etc/gpucluster/elastic.json"
 _POST_SECONDS = 20.0
+_MOST = 64 << 20  # bytes that a program prints; 10,000 nodes of scontrol are 20 MB
 _PATIENCE = 60  # seconds that a command of an administrator waits for a run of the timer
 _PAUSE = 3.0  # seconds between two passes of `run --wait`
 
 
 def run(args: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None) -> tuple[int, str, str]:
-    """Run a program with a time limit; return exit status, standard output and standard error."""
-    return feeding_runner(seconds)(args, None, environment)
+    """Run a program with limits of time and output; return exit status, standard output and standard error."""
+    return feeding_runner(seconds, _MOST)(args, None, environment)
 
 
 def post(url: str, ticket: Mapping[str, t.Any]) -> str:

@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import gzip
 import io
 import json
 import tarfile
 import typing as t
+import zlib
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +41,7 @@ keep boot.txt uptime --since
 keep machine.txt sh -c 'for name in product_serial board_serial product_uuid product_name; do
   printf "%s %s\n" "$name" "$(cat /sys/class/dmi/id/$name 2> /dev/null)"; done'
 cp /var/lib/hyperv/.kvp_pool_3 "$where/hyperv-kvp-pool-3" 2> /dev/null || true
-tar --create --gzip --directory="$where" . | base64
+tar --create --gzip --directory="$where" --exclude=./packed --file="$where/packed" . && base64 "$where/packed"
 """
 
 # The services that use GPUs are stopped for the reset, and only those that ran are started again.
@@ -163,12 +164,16 @@ def collect(printed: str, more: Mapping[str, str]) -> Captured:
 def _members(printed: str) -> dict[str, bytes]:
     try:
         packed = base64.b64decode(printed, validate=False)
-        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
-            files = [entry for entry in archive if entry.isfile() and entry.size <= _MOST]
+        # Unpacked first: tarfile would take as much memory as the archive says.
+        content = gzip.GzipFile(fileobj=io.BytesIO(packed)).read(_MOST + 1)
+        if len(content) > _MOST:
+            raise OutputError(f"the archive of the node has more than {_MOST} bytes")
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+            files = [entry for entry in archive if entry.isfile() and ".." not in entry.name.split("/")]
             return {
                 entry.name.lstrip("./"): t.cast("t.IO[bytes]", archive.extractfile(entry)).read() for entry in files
             }
-    except (binascii.Error, tarfile.TarError, EOFError, OSError) as exc:
+    except (ValueError, tarfile.TarError, zlib.error, EOFError, OSError) as exc:
         raise OutputError(f"the archive of the node cannot be read: {exc}") from exc
 
 

@@ -34,6 +34,9 @@ ASK = 60
 CHANGE = 600
 WORK = 1500
 
+# Bytes that a program may print, because they are in memory. 100,000 jobs of squeue with all fields are 30 MB.
+MOST = 256 << 20
+
 # Seconds to wait for a killed process to end. A process in state D (for example after a GPU fell off the bus) never
 # ends, and is abandoned.
 GRACE = 5.0
@@ -131,23 +134,24 @@ def bounded_runner(timeout: float) -> Runner:
     def run(
         args: Sequence[str], data: str | None = None, environment: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
-        return Started(args, data, environment).wait(timeout)
+        return Started(args, data, environment).wait(timeout, MOST)
 
     return run
 
 
-def feeding_runner(timeout: float) -> Runner:
+def feeding_runner(timeout: float, most: int = MOST) -> Runner:
     """
     Return a runner that kills a program after timeout seconds and reports that as an exit status.
 
-    A module can then handle a program that hangs or is missing like one that fails.
+    A module can then handle a program that hangs or is missing like one that fails. A program that prints more than
+    C(most) bytes is killed as well.
     """
 
     def run(
         args: Sequence[str], data: str | None = None, environment: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
         try:
-            return Started(args, data, environment).wait(timeout)
+            return Started(args, data, environment).wait(timeout, most)
         except CommandTimeout as exc:
             return TIMED_OUT, exc.said.out, "\n".join(filter(None, (exc.said.err.strip(), str(exc))))
         except CommandMissing as exc:

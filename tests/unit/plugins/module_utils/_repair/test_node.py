@@ -132,6 +132,46 @@ def test_a_damaged_archive_is_refused(printed: str) -> None:
         node.collect(printed, {})
 
 
+def test_an_archive_that_unpacks_to_more_than_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few bytes of a sick node would end the program with all repairs, again and again."""
+    monkeypatch.setattr(node, "_MOST", 1 << 20)
+
+    for printed in (packed({"a": "x" * (1 << 20)}), packed({str(one): "" for one in range(3000)})):
+        with pytest.raises(node.OutputError, match="more than 1048576 bytes"):
+            node.collect(printed, {})
+
+
+def test_no_file_of_a_capture_leads_out_of_it() -> None:
+    found = node._members(packed({"a/../../../../etc/cron.d/x": "x", "a..b": "y"}))
+
+    assert found == {"a..b": b"y"}
+
+
+def test_a_node_that_prints_without_end_does_not_take_the_memory_of_the_controller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cli, "_MOST", 1000)
+
+    code, out, err = cli.run(["sh", "-c", "echo begun; exec cat /dev/zero"], PATIENCE)
+
+    assert code
+    assert out.startswith("begun\n")
+    assert "printed more than 1000 bytes and was killed" in err
+
+
+def test_a_capture_that_cannot_be_packed_is_no_capture_of_a_silent_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as on a full disk. The end of a pipe would say that all is well."""
+    (tmp_path / "tar").write_text("#!/bin/sh\nexit 2\n", encoding="utf-8")
+    (tmp_path / "tar").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    done = subprocess.run(["/bin/sh", "-c", node.CAPTURE], capture_output=True, timeout=PATIENCE)
+
+    assert done.returncode
+
+
 def test_the_capture_keeps_what_each_tool_says_also_if_it_is_missing(tmp_path: Path) -> None:
     done = subprocess.run(["/bin/sh", "-c", node.CAPTURE], capture_output=True, text=True, check=True, timeout=PATIENCE)
 

@@ -60,6 +60,22 @@ def test_a_flood_is_ended_and_said() -> None:
     assert caught.value.said.out.startswith("begun\n")
 
 
+@pytest.mark.parametrize("runner", [bounded_run.feeding_runner, bounded_run.bounded_runner])
+def test_every_program_has_a_limit_of_what_it_prints(
+    monkeypatch: pytest.MonkeyPatch, runner: t.Callable[[float], bounded_run.Runner]
+) -> None:
+    """What is printed is in memory."""
+    given: list[int | None] = []
+    own = Started.wait
+    monkeypatch.setattr(
+        Started, "wait", lambda self, seconds, most=None: given.append(most) or own(self, seconds, most)
+    )
+
+    runner(PATIENCE)(["true"])
+
+    assert given == [bounded_run.MOST]
+
+
 def test_the_position_of_a_process_that_still_writes_stays() -> None:
     handle = bounded_run._memory("out")
     os.write(handle.fileno(), b"begun\n")
