@@ -11,6 +11,7 @@ import shutil
 import typing as t
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_directory, whole_file
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.trusted_directory import new_file, trusted
 
 from .store import BackupError
@@ -77,11 +78,13 @@ def restore(directory: str, archive: Path, host: Host) -> str:
     )
     if code:
         raise BackupError(f"{archive}: {err.strip() or out.strip()}")
+    whole_directory.settle(fresh)
     if target.exists():
         target.rename(former)
         if (former / NEVER).is_dir():
             (former / NEVER).rename(fresh / NEVER)
     fresh.rename(target)
+    whole_file.sync_name(str(target))
     return str(former)
 
 

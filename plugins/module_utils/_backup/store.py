@@ -16,6 +16,7 @@ import typing as t
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_directory
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.trusted_directory import new_file, trusted
 
 MANIFEST = "manifest.json"
@@ -63,7 +64,7 @@ class Store:
         new_file(partial / MANIFEST)
         (partial / MANIFEST).write_text(json.dumps(sums, indent=1) + "\n", encoding="utf-8")
         name = partial.name[len(_PARTIAL) :].partition("-")[0]
-        partial.rename(self.directory / name)
+        whole_directory.keep(partial, self.directory / name)
         return name
 
     def prune(self, keep: int) -> list[str]:

@@ -19,6 +19,8 @@ import tarfile
 import typing as t
 from pathlib import Path, PurePosixPath
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_directory
+
 if t.TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -94,7 +96,7 @@ def unpack(source: Path, parent: Path) -> Bundle:
     (partial / MANIFEST).write_bytes(text)
     _node_archive(partial)
     (partial / COMPLETE).touch()
-    partial.replace(final)
+    whole_directory.keep(partial, final)
     return Bundle(True, final, manifest)
 
 

@@ -29,6 +29,7 @@ import zipfile
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._bundle import archive
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._join import steps as join_steps
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_directory
 
 if t.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -197,7 +198,7 @@ class Pull:
             _unzip(wheel, partial, _COLLECTIONS)
         for file in (bundle / "collections").glob("hpcai-gpucluster-*.tar.gz"):
             _untar(file, partial / "ansible_collections/hpcai/gpucluster")
-        partial.replace(final)
+        whole_directory.keep(partial, final)
         return final
 
     def _play(self, release: Mapping[str, t.Any], bundle: Path, ansible: Path) -> None:

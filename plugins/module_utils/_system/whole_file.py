@@ -34,10 +34,20 @@ def replace(path: str, content: bytes, mode: int, owner: Owner | None = None) ->
             stream.flush()
             os.fsync(handle)
         os.replace(fresh, path)  # noqa: PTH105
+        sync_name(path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(fresh)  # noqa: PTH108
         raise
+
+
+def sync_name(path: str) -> None:
+    """Write the name of a file to its disk, so that a power cut does not bring back what it replaced."""
+    handle = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # noqa: PTH120
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def rewrite(path: str, content: bytes, mode: int, owner: Owner) -> None:

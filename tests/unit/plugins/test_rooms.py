@@ -29,7 +29,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_system": set(),
     "_storage": {"_system"},
     "_accounts": {"_storage", "_system"},
-    "_bundle": set(),
+    "_bundle": {"_system"},
     "_join": {"_accounts", "_firewall", "_storage", "_system"},
     "_pull": {"_bundle", "_join", "_system"},
     "_enroot": set(),

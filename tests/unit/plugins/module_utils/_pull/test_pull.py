@@ -20,7 +20,7 @@ import pytest
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._bundle import archive
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._join import steps as join_steps
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._pull import cli, steps
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run, whole_directory
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
@@ -170,6 +170,17 @@ def test_ansible_comes_from_the_bundle(cluster: Cluster) -> None:
     assert (path / "ansible_collections/ansible/posix/a.yml").exists()
     assert not (path / "ansible_collections/cisco").exists()
     assert (path / "ansible_collections/hpcai/gpucluster/site.yml").read_text() == "1"
+
+
+def test_ansible_is_on_the_disk_before_it_has_its_name(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that exists is not made again, so a power cut must not leave one with empty files."""
+    kept: list[str] = []
+    own = whole_directory.keep
+    monkeypatch.setattr(whole_directory, "keep", lambda fresh, final: (kept.append(fresh.name), own(fresh, final)))
+
+    _pull(cluster).run()
+
+    assert [name.partition("-")[0] for name in kept if name.startswith("ansible-")] == ["ansible"]
 
 
 def test_a_node_without_news_fetches_the_signature_only(cluster: Cluster) -> None:

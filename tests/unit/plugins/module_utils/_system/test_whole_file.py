@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import typing as t
 
 import pytest
@@ -149,3 +150,17 @@ def test_rights_that_both_modes_lack_are_given_at_no_time(tmp_path: Path, monkey
 
     assert modes == [0o600]
     assert path.stat().st_mode & 0o777 == 0o604
+
+
+def test_the_new_name_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut must not bring back what was replaced, such as the serial of an old release."""
+    synced: list[tuple[bool, bool]] = []
+
+    def fsync(handle: int) -> None:
+        synced.append((stat.S_ISDIR(os.fstat(handle).st_mode), (tmp_path / "key").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+    whole_file.replace(str(tmp_path / "key"), SECRET, 0o600)
+
+    assert synced == [(False, False), (True, True)]
