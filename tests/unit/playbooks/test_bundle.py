@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 import typing as t
 from pathlib import Path
 
@@ -149,6 +151,24 @@ def test_scripts_are_valid_and_stop_at_the_first_error(script: str) -> None:
 
     assert "set -euo pipefail" in path.read_text(encoding="utf-8")
     assert subprocess.run(["bash", "-n", str(path)], timeout=PATIENCE, check=False).returncode == 0
+
+
+def test_the_installation_runs_no_module_of_the_current_directory(tmp_path: Path) -> None:
+    """An administrator may stand in a directory of a user."""
+    (tmp_path / "venv.py").write_text("print('the module of a user')", encoding="utf-8")
+    script = PLAYBOOKS / "files/install.sh"
+
+    done = subprocess.run(
+        ["bash", script, tmp_path / "made"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHON": sys.executable},
+        timeout=PATIENCE,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert "the module of a user" not in done.stdout
 
 
 def test_every_part_of_site_can_use_a_bundle() -> None:
