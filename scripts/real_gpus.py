@@ -125,4 +125,9 @@ def _run(*command: str) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    if len(sys.argv) < 3:
+        sys.exit("usage: real_gpus.py DIRECTORY NODE...")
+    try:
+        main(Path(sys.argv[1]), sys.argv[2:])
+    except (KeyError, ValueError, ElementTree.ParseError) as error:
+        sys.exit(f"nvidia-smi or lscpu printed something that is not understood: {error!r}")

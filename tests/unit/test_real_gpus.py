@@ -61,6 +61,8 @@ def test_each_node_gets_its_share_and_a_valid_record(tmp_path: Path, nodes: list
         (lambda _text: "<nvidia_smi_log/>", "found no GPU"),
         (lambda text: text.replace("NVIDIA H200<", "NVIDIA T4<", 1), "several kinds"),
         (lambda text: text.replace("<current_mig>Disabled", "<current_mig>Enabled", 1), "MIG"),
+        (lambda text: text[: len(text) // 2], "not understood"),
+        (lambda text: text.replace("<minor_number>0<", "<minor_number>N/A<", 1), "not understood"),
     ],
 )
 def test_what_cannot_be_divided_is_refused_in_one_line(
@@ -72,3 +74,33 @@ def test_what_cannot_be_divided_is_refused_in_one_line(
     assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "notes").exists()
+
+
+def test_a_run_without_nodes_is_refused(tmp_path: Path) -> None:
+    done = _divide(tmp_path, XML.read_text(encoding="utf-8"))
+
+    assert (done.returncode, done.stderr) == (1, "usage: real_gpus.py DIRECTORY NODE...\n")
+
+
+def test_a_validation_that_wrote_no_report_has_not_the_verdict_of_the_one_before(tmp_path: Path) -> None:
+    """tests/gpu/run shows the verdict of each fault that it causes."""
+    text = (ROOT / "tests/gpu/run").read_text(encoding="utf-8")
+    functions = text[text.index("\nnewest() ") : text.index("\nresume() ")]
+    (tmp_path / "report").write_text('{"verdict": "pass", "checks": [], "summary": "ok"}', encoding="utf-8")
+    place = tmp_path / "root/state"
+    place.mkdir(parents=True)
+    known = functions.replace(
+        "/var/lib/gputest/root/$layout/control/home/ops/.local/state/gpucluster/validation", str(place)
+    )
+    program = f"""set -euo pipefail
+work={tmp_path} results={tmp_path} here={ROOT}/tests/gpu seconds=1 recap=failed=1
+play() {{ [ "$1" != passed ] || {{ sleep 0.01; cat {tmp_path}/report > {place}/report.json; }}; }}
+{known}
+validation passed
+sleep 0.05
+validation broken
+"""
+
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE)
+
+    assert done.stdout.splitlines() == ["PASS; ok, 1 s", "no report: failed=1, 1 s"]
