@@ -41,6 +41,7 @@ keep boot.txt uptime --since
 keep machine.txt sh -c 'for name in product_serial board_serial product_uuid product_name; do
   printf "%s %s\n" "$name" "$(cat /sys/class/dmi/id/$name 2> /dev/null)"; done'
 cp /var/lib/hyperv/.kvp_pool_3 "$where/hyperv-kvp-pool-3" 2> /dev/null || true
+: > "$where/packed" # before, because a new name is a change of the directory, which tar notices
 tar --create --gzip --directory="$where" --exclude=./packed --file="$where/packed" . && base64 "$where/packed"
 """
 
