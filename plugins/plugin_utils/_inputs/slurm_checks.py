@@ -34,6 +34,8 @@ _ALONE = (
     "slurm_version",
 )
 _LOCAL_STATE = "/var/spool/slurmctld"
+# They take a node that powers down out of its block.
+_BLOCK_LOSERS = ("25.11.0", "25.11.1", "25.11.2")
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}")
 
 
@@ -104,6 +106,15 @@ def _pam(inputs: Inputs) -> Iterator[str]:
 def _elastic(inputs: Inputs) -> list[str]:
     static = [group["hosts"] for group in inputs["slurm_nodes"] if group["config"].get("State") != "CLOUD"]
     return elastic.problems(inputs["slurm_elastic"], inputs["slurm_elastic_azure"], static)
+
+
+def _blocks(inputs: Inputs) -> Iterator[str]:
+    cloud = any(group["config"].get("State") == "CLOUD" for group in inputs["slurm_nodes"])
+    if cloud and inputs["slurm_topology_plugin"] == "block" and inputs["slurm_version"] in _BLOCK_LOSERS:
+        yield (
+            f"slurm_version is {inputs['slurm_version']}, which takes nodes that power down out of their block. With"
+            " elastic nodes and slurm_topology_plugin=block, allowed: other releases, such as 25.11.3."
+        )
 
 
 def _database(inputs: Inputs) -> Iterator[str]:
@@ -182,6 +193,7 @@ _PARTS: tuple[t.Callable[[Inputs], t.Iterable[str]], ...] = (
     _jobs_on_controllers,
     _pam,
     _elastic,
+    _blocks,
     _database,
     topology_problems,
     _metrics,

@@ -20,6 +20,29 @@ def test_good_inputs_have_no_problem(given: dict[str, t.Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("plugin", "version", "state", "refused"),
+    [
+        ("block", "25.11.0", "CLOUD", True),
+        ("block", "25.11.2", "CLOUD", True),
+        ("block", "25.11.3", "CLOUD", False),
+        ("block", "26.05.4", "CLOUD", False),
+        ("block", "25.05.3", "CLOUD", False),
+        ("tree", "25.11.2", "CLOUD", False),
+        ("block", "25.11.2", "UNKNOWN", False),
+    ],
+)
+def test_a_release_that_takes_elastic_nodes_out_of_their_block_is_refused(
+    plugin: str, version: str, state: str, refused: bool
+) -> None:
+    groups = [{**group, "config": {**group["config"], "State": state}} for group in inputs()["slurm_nodes"]]
+    given = inputs(slurm_nodes=groups, slurm_topology_plugin=plugin, slurm_version=version)
+
+    found = [problem for problem in slurm_checks.problems(given) if "out of their block" in problem]
+
+    assert bool(found) is refused
+
+
+@pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"slurm_controllers": []}, "slurm_controllers is empty"),
