@@ -30,15 +30,21 @@ def _hook(event: str, _details: tuple[t.Any, ...]) -> None:
 
 @contextlib.contextmanager
 def watched(directory: Path, secret: bytes, mode: int, owner: int) -> t.Iterator[list[str]]:
-    """Yield a list that gets each file with the secret and another mode or owner, as it was before a step."""
+    """
+    Yield a list that gets each file with the secret and another mode or owner, as it was before a step.
+
+    A new file without the secret counts, too, if it has more rights than O(mode): who opened it reads what comes.
+    """
     found: list[str] = []
+    before = {path.stat().st_ino for path in directory.iterdir()}
 
     def look() -> None:
         for path in directory.iterdir():
-            if path.is_file() and secret in path.read_bytes():
-                status = path.stat()
-                if (status.st_mode & 0o7777, status.st_uid) != (mode, owner):
-                    found.append(f"{path.name} {status.st_mode & 0o7777:04o} {status.st_uid}")
+            status = path.stat()
+            rights, inside = status.st_mode & 0o7777, path.is_file() and secret in path.read_bytes()
+            wider = path.is_file() and status.st_ino not in before and bool(rights & ~mode & 0o077)
+            if wider or (inside and (rights, status.st_uid) != (mode, owner)):
+                found.append(f"{path.name} {rights:04o} {status.st_uid}")
 
     if _hook not in _installed:
         sys.addaudithook(_hook)
