@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import random
@@ -17,6 +18,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.cloud im
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.passes import Passes
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.slurm import Slurm
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.state import Store
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import steady
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.tests.unit.support.elastic import (
     ENDING,
@@ -576,3 +578,8 @@ def test_slurm_is_told_of_no_machine_by_a_plain_reason() -> None:
 
     assert seen[0][-1].startswith("reason=gpucluster-elastic: no  room  here")
     assert len(seen[0][-1]) <= 210
+
+
+def test_passes_count_periods_by_a_clock_that_nobody_can_set() -> None:
+    """A clock that is set would end a period of grace, and with it machines."""
+    assert inspect.signature(Passes).parameters["clock"].default is steady.seconds
