@@ -678,6 +678,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             for group in slurm.GROUPS:
                 self._data.add_group(group)
         for hostname, record in zip(hostnames, records):
+            # Ansible would take the machine for the group that keyed_groups has made, with all its hosts.
+            if hostname in self._data.groups:
+                self._warn(f"{hostname!r} cannot be a host name ({record['id']}); it is the name of a group")
+                hostname = str(record["default_inventory_hostname"])
             self._add_host(hostname, record, names, address(record))
 
     def _of_cluster(self, records: list[Record]) -> list[Record]:

@@ -201,6 +201,22 @@ def test_a_machine_is_not_named_like_the_control_node_or_a_group(name: str) -> N
     assert f"{name!r} cannot be a host name" in warnings[0]
 
 
+def test_a_machine_with_the_name_of_a_keyed_group_brings_no_other_machine_into_its_groups() -> None:
+    """Whoever names a machine would make a controller of each machine of the group."""
+    records = [
+        machine("a", {"kind": "gpu"}),
+        machine("bb", {"kind": "gpu"}),
+        machine("gpu", {"slurm_role": "controller"}),
+    ]
+
+    inventory, warnings = run(records, keyed_groups=[{"key": "tags.kind", "prefix": "", "separator": ""}])
+
+    (controller,) = inventory.groups["slurm_controller"].get_hosts()
+    assert controller.name.startswith("gpu_")
+    assert members(inventory, "gpu") == ["a", "bb"]
+    assert "'gpu' cannot be a host name" in warnings[0]
+
+
 def test_two_machines_of_one_name_are_two_hosts() -> None:
     inventory, warnings = run([machine("rg1/vm", timeCreated="2026-02"), machine("rg2/vm", timeCreated="2026-01")])
 
