@@ -176,7 +176,12 @@ def test_ansible_is_on_the_disk_before_it_has_its_name(cluster: Cluster, monkeyp
     """A directory that exists is not made again, so a power cut must not leave one with empty files."""
     kept: list[str] = []
     own = whole_directory.keep
-    monkeypatch.setattr(whole_directory, "keep", lambda fresh, final: (kept.append(fresh.name), own(fresh, final)))
+
+    def keep(fresh: Path, final: Path) -> None:
+        kept.append(fresh.name)
+        own(fresh, final)
+
+    monkeypatch.setattr(whole_directory, "keep", keep)
 
     _pull(cluster).run()
 

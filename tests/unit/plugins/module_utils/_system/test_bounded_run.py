@@ -67,9 +67,12 @@ def test_every_program_has_a_limit_of_what_it_prints(
     """What is printed is in memory."""
     given: list[int | None] = []
     own = Started.wait
-    monkeypatch.setattr(
-        Started, "wait", lambda self, seconds, most=None: given.append(most) or own(self, seconds, most)
-    )
+
+    def wait(self: Started, seconds: float, most: int | None = None) -> bounded_run.Ended:
+        given.append(most)
+        return own(self, seconds, most)
+
+    monkeypatch.setattr(Started, "wait", wait)
 
     runner(PATIENCE)(["true"])
 

@@ -13,6 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_answer
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 NEVER = float("inf")
 
@@ -24,7 +25,7 @@ def ask() -> t.Iterator[t.Callable[..., http.client.HTTPResponse]]:
 
     def get(*parts: bytes, close: bool = False) -> http.client.HTTPResponse:
         server = socket.create_server(("127.0.0.1", 0))
-        connection = http.client.HTTPConnection(*server.getsockname(), timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", server.getsockname()[1], timeout=PATIENCE)
         opened.extend([server, connection])
 
         def answer() -> None:
