@@ -94,7 +94,9 @@ def test_a_validation_that_wrote_no_report_has_not_the_verdict_of_the_one_before
     )
     program = f"""set -euo pipefail
 work={tmp_path} results={tmp_path} here={ROOT}/tests/gpu seconds=1 recap=failed=1
-play() {{ [ "$1" != passed ] || {{ cp {tmp_path}/report {place}/report.json; touch -d 'next hour' {place}/report.json; }}; }}
+play() {{
+  [ "$1" != passed ] || {{ cp {tmp_path}/report {place}/report.json; touch -d 'next hour' {place}/report.json; }}
+}}
 {known}
 validation passed
 touch -d 'last hour' {place}/report.json

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import gpu, text
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import cli, gpu, live, text
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.report import ParseError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi, NvidiaSmiError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
@@ -181,6 +181,24 @@ def test_dcgms_exporter_is_completed_and_never_doubled() -> None:
     assert "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS" not in first
     assert first["DCGM_FI_DEV_ROW_REMAP_PENDING"] == 0
     assert len({(one.name, one.labels["gpu"]) for one in both}) == len(both) == len(ours) + 1
+
+
+@pytest.mark.parametrize(("uid", "asked"), [("0", [gpu.DCGM]), ("2001", [])])
+def test_the_collector_asks_dcgm_where_it_runs(uid: str, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user can listen on this port where DCGM's exporter does not run."""
+    urls: list[str] = []
+
+    def page(url: str) -> str:
+        urls.append(url)
+        return PAGE % ("GPU-0", "GPU-0", "GPU-0")
+
+    monkeypatch.setattr(live, "text", page)
+    host = Files({"/proc/net/tcp": TCP.format(uid=f"{uid:>5}")})
+
+    found = cli.Collectors({"collectors": ["gpu"]}, host, NvidiaSmi(SimulatedSmi())).wanted()["gpu"]()
+
+    assert urls == asked
+    assert ("DCGM_FI_PROF_SM_ACTIVE" in {one.name for one in found}) is bool(asked)
 
 
 @pytest.mark.parametrize(
