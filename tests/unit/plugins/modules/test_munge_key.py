@@ -50,7 +50,8 @@ def test_the_new_file_is_closed_to_others_before_it_has_the_key(
     modes = []
 
     def fsync(handle: int) -> None:
-        modes.append(oct(stat.S_IMODE(os.fstat(handle).st_mode)))
+        found = os.fstat(handle).st_mode
+        modes.extend([oct(stat.S_IMODE(found))] if stat.S_ISREG(found) else [])
 
     monkeypatch.setattr(os, "fsync", fsync)
     old = os.umask(0)
