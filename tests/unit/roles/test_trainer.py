@@ -77,7 +77,7 @@ def test_the_interface_is_that_of_the_first_host_beyond_loopback() -> None:
     """A packet to a host without a route of its own leaves by the default route, if the machine has one."""
     routes = [line.split() for line in Path("/proc/net/route").read_text(encoding="utf-8").splitlines()[1:]]
     default = [name for name, destination, *_rest in routes if destination == "00000000"]
-    place = load("place")
+    place = load("network")
 
     assert place.interface(["127.0.1.1", "no-such-host.invalid", "192.0.2.1"]) == (default or [""])[0]
     assert place.interface(["127.0.0.1", "localhost"]) == ""
@@ -85,7 +85,7 @@ def test_the_interface_is_that_of_the_first_host_beyond_loopback() -> None:
 
 
 def test_an_address_of_every_interface_is_known() -> None:
-    found = list(load("place")._addresses())
+    found = list(load("network")._addresses())
 
     assert ("127.0.0.1", "lo") in found
     assert {name for _address, name in found} <= {name for _index, name in socket.if_nameindex()}

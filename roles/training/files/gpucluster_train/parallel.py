@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from .place import interface
+from .network import interface
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator
