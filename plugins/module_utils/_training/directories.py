@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._training import trust
 
 RUNS = "runs"
-NAMES = ("trainer", "recipes", "jobs", "data", RUNS)
+NAMES = ("trainer", "recipes", "jobs", "bin", "data", RUNS)
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 

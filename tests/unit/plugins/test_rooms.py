@@ -50,6 +50,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_software": set(),
     "_monitoring": {"_health", "_nvidia", "_slurm", "_system"},
     "_training": set(),
+    "_torchrun": {"_slurm", "_system", "_training"},
 }
 PLUGIN_ROOMS: dict[str, set[str]] = {
     "_azure": {"module_utils._azure_machine", "module_utils._system"},

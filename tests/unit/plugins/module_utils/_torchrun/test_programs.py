@@ -1,0 +1,194 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Command lines, what an agent reads of processes and of torchrun, the accounting, and the hook without PyTorch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import types
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._torchrun import agent, goodput, hook, record, words
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS
+
+TASK = {"nodes": ["gpu1", "gpu3"], "port": 20101, "torchrun": ["torchrun"], "arguments": ["--nproc-per-node=8", "t.py"]}
+
+
+def test_a_command_line_of_torchrun_stays_as_it_is() -> None:
+    line = [
+        "--nnodes",
+        "2",
+        "--nproc_per_node",
+        "8",
+        "--rdzv_backend=c10d",
+        "--standalone",
+        "-m",
+        "pkg.train",
+        "--nnodes",
+        "3",
+    ]
+
+    assert words.torchrun(line) == (
+        ["--nproc_per_node", "8", "-m", "pkg.train", "--nnodes", "3"],
+        ["nnodes", "rdzv-backend", "standalone"],
+    )
+
+
+def test_own_options_stand_before_two_dashes() -> None:
+    found, rest = words.options(["--spares", "1", "--", "--nproc-per-node=2", "t.py", "--", "x"])
+    assert (found.spares, rest) == (1, ["--nproc-per-node=2", "t.py", "--", "x"])
+    found, rest = words.options(["--nproc-per-node=2", "t.py", "--", "x"])
+    assert (found.spares, rest) == (0, ["--nproc-per-node=2", "t.py", "--", "x"])
+
+
+def test_a_container_gets_the_program_and_the_directory() -> None:
+    found, _rest = words.options(["--container-image=a.sqsh", "--container-mounts=/data:/data", "--", "t.py"])
+    command = words.segment(found, ["gpu1", "gpu3"], "/s/bin/p", "/s/runs/a", "{}")
+
+    assert "--container-mounts=/data:/data,/s/bin/p:/s/bin/p:ro,/s/runs/a:/s/runs/a" in command
+    assert command[-5:] == ["python3", "-IS", "/s/bin/p", "agent", "{}"]
+
+
+def test_each_node_has_its_place() -> None:
+    assert agent.command(TASK, "gpu3") == [
+        *("torchrun", "--nnodes=2", "--node-rank=1", "--master-addr=gpu1", "--master-port=20101"),
+        *("--max-restarts=0", "--nproc-per-node=8", "t.py"),
+    ]
+
+
+def test_the_cause_is_what_the_program_wrote() -> None:
+    """PyTorch 2.6 of Debian 13 wrote these lines in the lab."""
+    text = (Path(__file__).parent / "torchrun-2.6.txt").read_text(encoding="utf-8")
+
+    found = agent.failed(text, 1)
+    assert (found["status"], found["local"], found["pid"]) == (-9, 1, 3216)
+    assert found["cause"].startswith(
+        "[rank2]: RuntimeError: [./gloo/transport/tcp/pair.cc:534] Connection closed by peer"
+    )
+    assert agent.failed("", 3) == {"status": 3, "local": None, "pid": None, "cause": ""}
+
+
+def test_what_a_process_started_is_found() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert child.pid in agent.descendants(os.getpid())
+    finally:
+        child.communicate(b"\n", timeout=HANGS)
+
+
+def test_the_hook_runs_after_the_import_and_before_the_sitecustomize_of_the_machine(tmp_path: Path) -> None:
+    """The torch is made up: it has what the hook calls."""
+    source = Path(hook.__file__).read_text(encoding="utf-8")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/sitecustomize.py").write_text(source, encoding="utf-8")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text("import os; os.environ['SITE'] = 'ran'", encoding="utf-8")
+    (tmp_path / "site/torch.py").write_text(
+        textwrap.dedent(
+            """
+            import sys, types
+            hooks = []
+            class TCPStore:
+                def __init__(self, use_libuv=True):
+                    if use_libuv:
+                        raise RuntimeError("use_libuv was requested but PyTorch was build without libuv support")
+                    self.made = True
+            distributed = types.SimpleNamespace(is_available=lambda: True, TCPStore=TCPStore)
+            optimizer = types.SimpleNamespace(register_optimizer_step_post_hook=hooks.append)
+            sys.modules |= {"torch.optim": optimizer, "torch.optim.optimizer": optimizer}
+            """
+        ),
+        encoding="utf-8",
+    )
+    program = textwrap.dedent(
+        """
+        import os, types, torch
+        assert torch.TCPStore().made and os.environ["SITE"] == "ran"
+        optimizer = types.SimpleNamespace(state={"w": {"step": 41}})
+        torch.hooks[0](optimizer, (), {})
+        torch.hooks[0](types.SimpleNamespace(state={}), (), {})
+        """
+    )
+    variables = {
+        "PYTHONPATH": f"{tmp_path}/own:{tmp_path}/site",
+        hook.DIRECTORY: str(tmp_path),
+        "RANK": "3",
+        "LOCAL_RANK": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS,
+    )
+
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "rank-1").read_text(encoding="utf-8"))
+    assert (found["rank"], found["count"], found["step"]) == (3, 1, 41)
+
+
+def test_a_hook_that_fails_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    work = hook.quiet(lambda: {}[work])
+    work()
+    work()
+
+    assert capsys.readouterr().err.count("is not seen any more: KeyError") == 1
+
+
+def test_the_model_is_the_module_that_does_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = types.SimpleNamespace(remove=lambda: None)
+    module = types.SimpleNamespace(
+        register_module_forward_pre_hook=lambda _hook: handle, register_module_forward_hook=lambda _hook: handle
+    )
+    torch = types.SimpleNamespace(
+        nn=types.SimpleNamespace(modules=types.SimpleNamespace(module=module)),
+        compiler=types.SimpleNamespace(is_compiling=lambda: False),
+    )
+    clock = iter(range(100))
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    wrapper, model, loss = type("DistributedDataParallel", (), {})(), object(), object()
+    search = hook.Search(torch)
+    search.enter(wrapper)
+    search.enter(model)
+    search.enter(loss)  # a part of the model
+    search.leave(loss)
+    search.leave(model)
+    search.leave(wrapper)
+    search.enter(loss)
+    search.leave(loss)
+
+    assert search.end() is model
+
+
+def test_a_requeued_job_counts_with_all_its_starts() -> None:
+    """As sacct of Slurm 24.11 prints them with --duplicates; the last line is cut off."""
+    text = "7|alice|plain.sh|3|120|REQUEUED\n7|alice|plain.sh|3|240|COMPLETED\n8|bob|other|1|360|FAILED\n9|bo"
+    found = goodput.jobs(text)
+    known = {"7": record.Summary("7", "alice", 300, 240, 90, 10, [{}])}
+
+    assert [(job.number, round(job.hours, 2)) for job in found] == [("7", 0.3), ("8", 0.1)]
+    lines = goodput.table(found, known)
+    assert lines[1].split() == ["7", "alice", "plain.sh", "0.30", "80.0", "%", "1"]
+    assert lines[-1] == "2 jobs, 0.40 node hours; goodput 80.0 % of 0.30 node hours"
+
+
+@pytest.mark.parametrize(
+    ("what", "option"),
+    [
+        ("7", "--jobs=7"),
+        ("alice", "--user=alice"),
+        ("month", "--endtime=2026-12-01"),
+        ("2026-12", "--endtime=2027-01-01"),
+    ],
+)
+def test_a_question_to_the_accounting(what: str, option: str) -> None:
+    assert option in goodput.query(what, "2026-11-27")
