@@ -31,16 +31,16 @@ def read(answer: Answer, most: int, end: float, clock: Callable[[], float] = tim
     The limit of a socket is one for each packet, so that one byte now and then would be read for ever.
     """
     size: int | None = getattr(answer, "length", None)
-    found = b""
+    found = bytearray()
     while size is None or len(found) < size:
         part = answer.read1(_BLOCK)
         found += part
         if not part and size:
-            raise http.client.IncompleteRead(found, size - len(found))
+            raise http.client.IncompleteRead(bytes(found), size - len(found))
         if not part:
             break
         if len(found) > most:
             raise ValueError(f"the answer has more than {most} bytes")
         if clock() > end:
             raise TimeoutError(f"the answer does not end: {len(found)} bytes until now")
-    return found
+    return bytes(found)

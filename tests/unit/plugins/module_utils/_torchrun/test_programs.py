@@ -137,7 +137,7 @@ def test_the_hook_runs_after_the_import_and_before_the_sitecustomize_of_the_mach
 
 
 def test_a_hook_that_fails_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
-    work = hook.quiet(lambda: {}[work])
+    work = hook.quiet(lambda: {"a": 1}["b"])
     work()
     work()
 
