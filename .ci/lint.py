@@ -4,8 +4,8 @@
 """
 Runs ansible-lint, with one syntax check of all playbooks.
 
-By itself, ansible-lint starts ansible-playbook for each playbook, each role and each import of a playbook, about 300
-times. That took six of its seven minutes of CPU time. The names that are replaced here are private to ansible-lint;
+By itself, ansible-lint starts ansible-playbook for each playbook, each role and each import of a playbook, which took
+most of its time. The names that are replaced here are private to ansible-lint;
 patch.object raises AttributeError if a release lacks one.
 """
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import output
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import ASK, feeding_runner
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._training import trust
 
 from . import record
 
@@ -26,6 +27,9 @@ It reads the events of gpucluster-torchrun, as far as the user may read them, an
 not run under gpucluster-torchrun has hours, and no goodput."""
 _MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 _FORMAT = "JobIDRaw,User,JobName,AllocNodes,ElapsedRaw,State"
+
+
+Known = dict[tuple[str, str], record.Summary]  # by job and user
 
 
 class Job(t.NamedTuple):
@@ -65,12 +69,12 @@ def jobs(text: str) -> list[Job]:
     return list(found.values())
 
 
-def table(found: t.Sequence[Job], known: t.Mapping[str, record.Summary]) -> list[str]:
+def table(found: t.Sequence[Job], known: Known) -> list[str]:
     """Return a line for each job, and the sum; nodes that waited as spares count as time of the job."""
     lines = [f"{'job':>10}  {'user':12}  {'name':16}  {'node hours':>10}  {'goodput':>8}  {'faults':>6}"]
     good = hours = 0.0
     for job in found:
-        summary = known.get(job.number)
+        summary = known.get((job.number, job.user))
         share = f"{100 * summary.goodput:.1f} %" if summary else "-"
         faults = str(len(summary.faults)) if summary else "-"
         lines.append(f"{job.number:>10}  {job.user:12}  {job.name:16.16}  {job.hours:10.2f}  {share:>8}  {faults:>6}")
@@ -81,14 +85,25 @@ def table(found: t.Sequence[Job], known: t.Mapping[str, record.Summary]) -> list
     return [*lines, f"{len(found)} jobs, {total:.2f} node hours; {share}"]
 
 
-def summaries(runs: t.Iterable[Path]) -> dict[str, record.Summary]:
-    """Return what is known of each job, by its number."""
+def summaries(runs: t.Iterable[Path]) -> Known:
+    """
+    Return what is known of each job, by its number and the owner of the file.
+
+    Users write these files, so one says nothing about a job of another user, and any damage means nothing is known.
+    """
     found = {}
     for path in runs:
-        with contextlib.suppress(OSError, KeyError, TypeError, ZeroDivisionError):
-            summary = record.summary(record.read(str(path)))
-            found[summary.job] = summary
+        with contextlib.suppress(OSError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError):
+            owner, events = record.read_owned(str(path))
+            summary = record.summary(events)
+            record.text(summary)
+            found[summary.job, trust.user_name(owner)] = summary
     return found
+
+
+def printable(lines: t.Iterable[str]) -> str:
+    """Return lines without what could control a terminal."""
+    return "".join("".join(char if char.isprintable() else " " for char in line) + "\n" for line in lines)
 
 
 def main(argv: t.Sequence[str] | None = None) -> int:
@@ -110,7 +125,7 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     for runs in options.runs:
         paths += [*Path(runs).glob(f"**/{record.NAME}")]
     known = summaries(paths)
-    sys.stdout.write("\n".join(table(found, known)) + "\n")
-    if len(found) == 1 and (summary := known.get(found[0].number)):
-        sys.stdout.write("\n".join(record.text(summary)) + "\n")
+    sys.stdout.write(printable(table(found, known)))
+    if len(found) == 1 and (summary := known.get((found[0].number, found[0].user))):
+        sys.stdout.write(printable(record.text(summary)))
     return 0

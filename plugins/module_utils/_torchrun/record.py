@@ -55,18 +55,28 @@ def _own(path: str, flags: int) -> int:
 
 def read(path: str) -> list[Event]:
     """Return the events of a file; without lines that are not complete."""
+    return read_owned(path)[1]
+
+
+def read_owned(path: str) -> tuple[int, list[Event]]:
+    """Return the UID of the owner of a file, and its events."""
     with open(path, encoding="utf-8", errors="replace", opener=_own_to_read) as file:
+        owner = os.fstat(file.fileno()).st_uid
         lines = file.read(_MOST).splitlines()
-    return [event for event in map(_event, lines) if event]
+    return owner, [event for event in map(_event, lines) if event]
 
 
 def _own_to_read(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
+def _no_number(word: str) -> t.NoReturn:
+    raise ValueError(word)  # Infinity and NaN
+
+
 def _event(line: str) -> Event:
     try:
-        found = json.loads(line)
+        found = json.loads(line, parse_constant=_no_number)
         return found if isinstance(found, dict) and isinstance(found["time"], (int, float)) and found["event"] else {}
     except (ValueError, KeyError):
         return {}

@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 import textwrap
 import types
+import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._torchrun import agent, goodput, hook, record, words
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._training import trust
 from ansible_collections.hpcai.gpucluster.tests.patience import HANGS
 
 TASK = {"nodes": ["gpu1", "gpu3"], "port": 20101, "torchrun": ["torchrun"], "arguments": ["--nproc-per-node=8", "t.py"]}
@@ -173,12 +176,50 @@ def test_a_requeued_job_counts_with_all_its_starts() -> None:
     """As sacct of Slurm 24.11 prints them with --duplicates; the last line is cut off."""
     text = "7|alice|plain.sh|3|120|REQUEUED\n7|alice|plain.sh|3|240|COMPLETED\n8|bob|other|1|360|FAILED\n9|bo"
     found = goodput.jobs(text)
-    known = {"7": record.Summary("7", "alice", 300, 240, 90, 10, [{}])}
+    known = {("7", "alice"): record.Summary("7", "alice", 300, 240, 90, 10, [{}])}
 
     assert [(job.number, round(job.hours, 2)) for job in found] == [("7", 0.3), ("8", 0.1)]
     lines = goodput.table(found, known)
     assert lines[1].split() == ["7", "alice", "plain.sh", "0.30", "80.0", "%", "1"]
     assert lines[-1] == "2 jobs, 0.40 node hours; goodput 80.0 % of 0.30 node hours"
+
+
+BEGIN = '{"event": "begin", "time": 1, "job": "7", "user": "alice"}\n'
+STEPS = {"event": "steps", "time": 2, "segment": 1, "steps": 5, "first": 1, "last": 5, "seconds": 1.0}
+
+
+def test_events_of_a_user_say_nothing_about_a_job_of_another(tmp_path: Path) -> None:
+    path = tmp_path / record.NAME
+    path.write_text(BEGIN + json.dumps(STEPS), encoding="utf-8")
+    owner = trust.user_name(path.stat().st_uid)
+    known = goodput.summaries([path])
+
+    assert set(known) == {("7", owner)}
+    assert (
+        goodput.table([goodput.Job("7", "somebody", "plain.sh", 1.0, "COMPLETED")], known)[1].split()[-2:] == ["-"] * 2
+    )
+    assert goodput.table([goodput.Job("7", owner, "plain.sh", 1.0, "COMPLETED")], known)[1].split()[-1] == "0"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"first": math.nan}, {"last": math.inf}, {"seconds": "1"}, {"steps": []}, {"segment": {}}, {"steps": None}),
+        {"event": "fault", "kind": "x", "text": "x", "after": "x", "back": "soon"},
+    ],
+)
+def test_damaged_events_of_one_job_hide_no_other(wrong: dict[str, t.Any], tmp_path: Path) -> None:
+    paths = [tmp_path / "bad", tmp_path / "good"]
+    second = {**STEPS, "segment": 2, **wrong}
+    paths[0].write_text(BEGIN + "\n".join(map(json.dumps, (STEPS, second))), encoding="utf-8")
+    paths[1].write_text(BEGIN.replace("7", "8") + json.dumps(STEPS), encoding="utf-8")
+
+    known = {job: found.steps for (job, _user), found in goodput.summaries(paths).items()}
+    assert known in ({"8": 5}, {"7": 5, "8": 5})  # a line that is no event counts as none
+
+
+def test_text_of_a_user_does_not_control_the_terminal() -> None:
+    assert goodput.printable(["a\x1b[2Jb", "c"]) == "a [2Jb\nc\n"
 
 
 @pytest.mark.parametrize(
