@@ -6,14 +6,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
-import yaml
-
-from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
 ROOT = Path(__file__).parents[3]
 
@@ -21,19 +18,25 @@ ROOT = Path(__file__).parents[3]
 def role_values(
     folder: Path, role: str, expression: str, cases: t.Mapping[str, t.Mapping[str, t.Any]]
 ) -> dict[str, t.Any]:
-    """Return the value of an expression in each case; a case is the variables of one host of an inventory."""
+    """Return the value of an expression in each case; a case is the variables of one host, whose play is in a folder."""
+    loader = DataLoader()
+    loader.set_basedir(str(folder))
     files = [ROOT / "roles" / role / name for name in ("defaults/main.yml", "vars/main.yml")]
-    variables = {name: value for file in files for name, value in yaml.safe_load(file.read_text("utf-8")).items()}
-    inventory = {"all": {"vars": variables, "hosts": {name: dict(case) for name, case in cases.items()}}}
-    output = folder / "{{ inventory_hostname }}"
-    task = {
-        "ansible.builtin.copy": {"dest": str(output), "content": "{{ {'value': " + expression + "} | to_json }}"},
-        "vars": {"ansible_python_interpreter": sys.executable},
-    }
-    play = [{"hosts": "all", "gather_facts": False, "connection": "local", "tasks": [task]}]
-    for name, content in (("hosts.json", inventory), ("play.json", play)):
-        (folder / name).write_text(json.dumps(content), encoding="utf-8")
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.json", "play.json"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {name: json.loads((folder / name).read_text(encoding="utf-8"))["value"] for name in cases}
+    variables: dict[str, t.Any] = {}
+    for file in files:
+        variables |= t.cast("dict[str, t.Any]", loader.load_from_file(str(file), trusted_as_template=True))
+    content = trust_as_template("{{ {'value': " + expression + "} | to_json }}")
+    found = {}
+    for name, case in cases.items():
+        given = {"inventory_hostname": name, **_trusted(case)}
+        found[name] = json.loads(Templar(loader=loader, variables={**variables, **given}).template(content))["value"]
+    return found
+
+
+def _trusted(value: t.Any) -> t.Any:
+    """Return a value of an inventory, whose texts are templates."""
+    if isinstance(value, str):
+        return trust_as_template(value)
+    if isinstance(value, t.Mapping):
+        return {key: _trusted(item) for key, item in value.items()}
+    return [_trusted(item) for item in value] if isinstance(value, (list, tuple)) else value
