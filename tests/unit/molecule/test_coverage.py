@@ -9,6 +9,7 @@ Some scenario applies each entry point of each role, each default of a switch or
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import typing as t
@@ -61,6 +62,7 @@ def wanted_values(name: str, option: t.Mapping[str, t.Any]) -> set[str]:
     return {f"{name}={value}" for value in [*default, *every]}
 
 
+@functools.cache
 def all_entries(root: Path) -> set[str]:
     """Return the entry points of the roles: those with a spec, those that a playbook names, and the removal."""
     specs = {f"{role}/{entry}" for role, found in _specs(root).items() for entry in found}
@@ -68,6 +70,7 @@ def all_entries(root: Path) -> set[str]:
     return specs | removals | {name for path in root.glob("playbooks/**/*.yml") for name in _named(_load(path))}
 
 
+@functools.cache
 def all_options(root: Path) -> dict[str, dict[str, t.Any]]:
     """Return the switches and choices of all roles."""
     specs = [spec for found in _specs(root).values() for entry, spec in found.items() if entry != JUDGES]
@@ -79,7 +82,7 @@ def _specs(root: Path) -> dict[str, dict[str, t.Any]]:
 
 
 def _load(path: Path) -> t.Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 def _named(data: t.Any) -> t.Iterator[str]:
@@ -114,8 +117,9 @@ def test_a_change_of_a_role_that_a_scenario_applies_lets_it_run_again(everything
     missed = {
         (name, entry)
         for name, found in everything.items()
+        for files in (tree.of(name),)
         for entry in found.entries
-        if f"roles/{entry.partition('/')[0]}/meta/argument_specs.yml" not in tree.of(name)
+        if f"roles/{entry.partition('/')[0]}/meta/argument_specs.yml" not in files
     }
 
     assert not missed

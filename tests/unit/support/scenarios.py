@@ -48,11 +48,11 @@ class Application(t.NamedTuple):
 class Scenario:
     """A scenario of Molecule below the root of a collection."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
-        """Read its inventory as Molecule would hand it over."""
+    def __init__(self, root: Path, folder: Path, files: dict[Path, t.Any] | None = None) -> None:
+        """Read its inventory as Molecule would hand it over. C(files) has what others have read, and gets the rest."""
         self.root = root
         self.folder = folder
-        self._files: dict[Path, t.Any] = {}
+        self._files = files if files is not None else {}
         self.loader = DataLoader()
         self.inventory = InventoryManager(loader=self.loader, sources=self._sources())
         self.manager = VariableManager(loader=self.loader, inventory=self.inventory)
@@ -86,7 +86,8 @@ class Scenario:
 
     def _load(self, path: Path) -> t.Any:
         if path not in self._files:
-            self._files[path] = self.loader.load_from_file(str(path), trusted_as_template=True)
+            # Nothing changes what was read, so the loader needs no copy of its own.
+            self._files[path] = self.loader.load_from_file(str(path), cache="none", trusted_as_template=True)
         return self._files[path]
 
     def _commands(self) -> t.Iterator[tuple[Path, Variables]]:
@@ -232,8 +233,9 @@ def choices(spec: t.Mapping[str, t.Any]) -> dict[str, list[t.Any]]:
 
 
 def scenarios(root: Path) -> list[Scenario]:
-    """Return all scenarios."""
-    return [Scenario(root, path.parent) for path in sorted(root.glob("molecule/*/molecule.yml"))]
+    """Return all scenarios, which read each file once."""
+    files: dict[Path, t.Any] = {}
+    return [Scenario(root, path.parent, files) for path in sorted(root.glob("molecule/*/molecule.yml"))]
 
 
 def _lists(data: t.Any) -> t.Iterator[list[str]]:
