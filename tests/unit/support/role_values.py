@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 def role_values(
     folder: Path, role: str, expression: str, cases: t.Mapping[str, t.Mapping[str, t.Any]]
 ) -> dict[str, t.Any]:
-    """Return the value of an expression in each case; a case is the variables of one host, whose play is in a folder."""
+    """Return the value of an expression in each case: the variables of one host, whose play is in C(folder)."""
     loader = DataLoader()
     loader.set_basedir(str(folder))
     files = [ROOT / "roles" / role / name for name in ("defaults/main.yml", "vars/main.yml")]

@@ -7,130 +7,136 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import typing as t
 from pathlib import Path
 
-import pytest
-
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs.copied import merged
 from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 BINARY = bytes(range(256))
+FAULTS = ("content", "mode", "link", "missing", "none")
 
 
-class Site:
-    """A playbook with one task of file_set, on this machine."""
+class Place:
+    """A program that is copied, and a setting that is written, in a folder of their own."""
 
-    def __init__(self, directory: Path) -> None:
-        self.source, self.program, self.setting = (
-            directory / name for name in ("source", "bin/program", "etc/setting")
-        )
-        self.source.write_bytes(BINARY)
-        self.program.parent.mkdir()
-        self.directory = directory
-        self.options: dict[str, t.Any] = {}
+    def __init__(self, folder: Path) -> None:
+        self.program, self.setting = folder / "bin/program", folder / "etc/setting"
+        self.program.parent.mkdir(parents=True)
 
-    def run(self, *options: str, **more: t.Any) -> tuple[int, str]:
-        """Return the exit status of a run and what it says."""
-        copied = {"path": str(self.program), "src": str(self.source), "mode": "0750", **more}
+    def task(self, name: str, source: Path, **more: t.Any) -> dict[str, t.Any]:
+        """Return a task of file_set."""
+        copied = {"path": str(self.program), "src": str(source), "mode": "0750", **more}
         files = [{"path": str(self.setting), "content": "x\n"}, copied]
-        me = {"owner": str(os.getuid()), "group": str(os.getgid())}
-        play = {
-            "hosts": "localhost",
-            "gather_facts": False,
-            "tasks": [{"hpcai.gpucluster.file_set": {"files": files, **me, **self.options}}],
-        }
-        (self.directory / "play.json").write_text(json.dumps([play]), encoding="utf-8")
-        command = [
-            str(Path(sys.executable).parent / "ansible-playbook"),
-            "-i",
-            "localhost,",
-            "-c",
-            "local",
-            "-e",
-            f"ansible_python_interpreter={sys.executable}",
-        ]
-        environment = {**os.environ, "ANSIBLE_NOCOLOR": "1"}
-        done = subprocess.run(
-            [*command, *options, "play.json"],
-            cwd=self.directory,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
+        return _task(name, files=files)
+
+    def installed(self) -> bool:
+        return (
+            not self.program.is_symlink()
+            and self.program.read_bytes() == BINARY
+            and oct(self.program.stat().st_mode & 0o7777) == "0o750"
+            and self.setting.read_text(encoding="utf-8") == "x\n"
         )
-        return done.returncode, done.stdout + done.stderr
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def _task(name: str, **options: t.Any) -> dict[str, t.Any]:
+    me = {"owner": str(os.getuid()), "group": str(os.getgid())}
+    return {"name": name, "hpcai.gpucluster.file_set": {**me, **options}, "ignore_errors": True}
 
 
-def test_a_binary_file_is_copied_once_with_its_mode(site: Site) -> None:
-    first, second = site.run()[1], site.run()[1]
+def _run(folder: Path, *tasks: dict[str, t.Any], options: t.Sequence[str] = ()) -> dict[str, tuple[str, str]]:
+    """Run tasks on this machine; return for each ok, changed or fatal, and what it says."""
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": tasks}
+    (folder / "play.json").write_text(json.dumps([play]), encoding="utf-8")
+    program, interpreter = (
+        Path(sys.executable).parent / "ansible-playbook",
+        f"ansible_python_interpreter={sys.executable}",
+    )
+    done = subprocess.run(
+        [str(program), "-i", "localhost,", "-c", "local", "-e", interpreter, *options, "play.json"],
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    found = re.findall(r"^TASK \[(.*?)\].*?^(ok|changed|fatal): (.*?)(?=^TASK|^PLAY RECAP)", done.stdout, re.M | re.S)
+    assert len(found) == len(tasks), done.stdout + done.stderr
+    return {name: (status, said + done.stderr) for name, status, said in found}
 
-    assert "changed=1 " in first
-    assert "changed=0 " in second
-    assert site.program.read_bytes() == BINARY
-    assert oct(site.program.stat().st_mode & 0o7777) == "0o750"
-    assert site.setting.read_text(encoding="utf-8") == "x\n"
+
+def _source(folder: Path) -> Path:
+    (folder / "source").write_bytes(BINARY)
+    return folder / "source"
 
 
-def test_what_must_not_exist_goes_where_a_file_is_copied(site: Site) -> None:
-    old = site.directory / "old"
+def test_a_binary_file_is_copied_once_with_its_mode(tmp_path: Path) -> None:
+    source, place, other = _source(tmp_path), Place(tmp_path / "a"), Place(tmp_path / "b")
+    old = tmp_path / "old"
     old.write_text("x", encoding="utf-8")
-    site.options = {"files": [{"path": str(site.program), "src": str(site.source)}], "absent": [str(old)]}
+    copy_and_remove = {"files": [{"path": str(other.program), "src": str(source)}], "absent": [str(old)]}
 
-    assert "changed=1 " in site.run()[1]
-    assert site.program.exists()
+    found = _run(
+        tmp_path,
+        place.task("first", source),
+        place.task("second", source),
+        _task("remove", **copy_and_remove),
+        _task("remove again", **copy_and_remove),
+    )
+
+    expected = {"first": "changed", "second": "ok", "remove": "changed", "remove again": "ok"}
+    assert {name: status for name, (status, _said) in found.items()} == expected
+    assert place.installed()
+    assert other.program.exists()
     assert not old.exists()
-    assert "changed=0 " in site.run()[1]
 
 
-@pytest.mark.parametrize("fault", ["content", "mode", "link", "missing"])
-def test_what_differs_is_copied_again(site: Site, fault: str) -> None:
-    site.run()
-    if fault == "content":
-        site.program.write_bytes(BINARY + b"x")
-    elif fault == "mode":
-        site.program.chmod(0o777)
-    else:
-        site.program.unlink()
-    if fault == "link":
-        elsewhere = site.directory / "elsewhere"
-        elsewhere.write_bytes(b"of somebody else")
-        site.program.symlink_to(elsewhere)
+def test_what_differs_is_copied_again(tmp_path: Path) -> None:
+    source = _source(tmp_path)
+    places = {fault: Place(tmp_path / fault) for fault in FAULTS}
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"of somebody else")
+    for fault, place in places.items():
+        place.setting.parent.mkdir()
+        place.setting.write_text("x\n", encoding="utf-8")
+        place.setting.chmod(0o644)
+        if fault == "link":
+            place.program.symlink_to(elsewhere)
+        elif fault != "missing":
+            place.program.write_bytes(BINARY + b"x" * (fault == "content"))
+            place.program.chmod(0o777 if fault == "mode" else 0o750)
 
-    assert "changed=1 " in site.run()[1]
-    assert site.program.read_bytes() == BINARY
-    assert oct(site.program.stat().st_mode & 0o7777) == "0o750"
+    found = _run(tmp_path, *(place.task(fault, source) for fault, place in places.items()))
 
-
-def test_check_mode_names_the_change_and_writes_nothing(site: Site) -> None:
-    assert "changed=1 " in site.run("--check")[1]
-    assert not site.program.exists()
-    assert not site.setting.exists()
+    expected = {fault: "ok" if fault == "none" else "changed" for fault in FAULTS}
+    assert {name: status for name, (status, _said) in found.items()} == expected
+    assert [fault for fault, place in places.items() if not place.installed()] == []
+    assert elsewhere.read_bytes() == b"of somebody else"
 
 
-def test_a_copy_that_fails_leaves_the_files_that_use_it(site: Site) -> None:
-    site.program.parent.rmdir()
-    status, said = site.run()
+def test_check_mode_names_the_change_and_writes_nothing(tmp_path: Path) -> None:
+    place = Place(tmp_path / "a")
 
-    assert status
-    assert "does not exist" in said
-    assert not site.setting.exists()
+    assert _run(tmp_path, place.task("check", _source(tmp_path)), options=["--check"])["check"][0] == "changed"
+    assert not place.program.exists()
+    assert not place.setting.exists()
 
 
-def test_other_options_of_a_copy_are_refused(site: Site) -> None:
-    status, said = site.run(content="text")
+def test_what_cannot_be_copied_leaves_the_files_that_use_it(tmp_path: Path) -> None:
+    source, lost, refused = _source(tmp_path), Place(tmp_path / "a"), Place(tmp_path / "b")
+    lost.program.parent.rmdir()
 
-    assert status
-    assert "no other options" in said
-    assert not site.program.exists()
+    found = _run(tmp_path, lost.task("no folder", source), refused.task("other options", source, content="text"))
+
+    assert {name: status for name, (status, _said) in found.items()} == {"no folder": "fatal", "other options": "fatal"}
+    assert "does not exist" in found["no folder"][1]
+    assert "no other options" in found["other options"][1]
+    assert not lost.setting.exists()
+    assert not refused.program.exists()
 
 
 def test_a_failure_of_its_files_fails_the_task() -> None:
