@@ -113,7 +113,7 @@ def test_the_archive_has_what_the_node_and_the_controller_know(cluster: FakeSlur
 def _calls_of_a_repair(tmp_path: Path) -> int:
     whole = FakeSlurm(tmp_path)
     whole.sicken("gpu1", "reboot")
-    whole.go_on()
+    whole.end()
     return whole.calls
 
 
@@ -126,10 +126,7 @@ def test_a_repair_that_is_killed_at_any_call_goes_on(tmp_path: Path, after: bool
         cluster.sicken("gpu1", "reboot")
         cluster.kill_at, cluster.kill_after = call, after
 
-        cluster.go_on(1)
-        killed = [one.begun for one in cluster.repair().cases().values() if one.begun]
-        begun.update(killed if not cluster.kill_at else [])
-        cluster.go_on(16)
+        begun.update(cluster.end())
 
         assert cluster.state("gpu1") == journal.RETURNED, call
         assert in_service(cluster, "gpu1"), call

@@ -63,17 +63,13 @@ def test_a_set_makes_a_new_machine_which_is_validated(tmp_path: Path) -> None:
 @pytest.mark.parametrize("after", [False, True])
 def test_a_replacement_by_the_set_that_is_killed_at_any_call_goes_on(tmp_path: Path, after: bool) -> None:
     whole = with_set(tmp_path / "whole")
-    whole.go_on(20, **SET)
+    whole.end(**SET)
     begun = set()
     for call in range(1, whole.calls + 1):
         cluster = with_set(tmp_path / f"{call}")
         cluster.kill_at, cluster.kill_after = call, after
 
-        for _pass in range(30):
-            armed = cluster.kill_at
-            cluster.go_on(1, **SET)
-            if armed and not cluster.kill_at:
-                begun.add(cluster.repair().cases()["gpu1"].begun if cluster.repair().cases() else "")
+        begun.update(cluster.end(**SET))
 
         assert cluster.state("gpu1") == journal.RETURNED, call
         assert cluster.log.count("end gpu1") in (1, 2 if after else 1), call
@@ -223,17 +219,13 @@ def test_a_case_has_one_spare_also_if_it_is_killed_at_any_call(
     tmp_path: Path, pool: tuple[str, ...], after: bool
 ) -> None:
     whole = with_spares(tmp_path / "whole", *pool)
-    whole.go_on(8, **SPARES)
+    whole.end(**SPARES)
     begun = set()
     for call in range(1, whole.calls + 1):
         cluster = with_spares(tmp_path / f"{call}", *pool)
         cluster.kill_at, cluster.kill_after = call, after
 
-        for _pass in range(12):
-            armed = cluster.kill_at
-            cluster.go_on(1, **SPARES)
-            if armed and not cluster.kill_at:
-                begun.add(cluster.repair().cases()["gpu1"].begun if cluster.repair().cases() else "")
+        begun.update(cluster.end(**SPARES))
 
         assert len(cluster.swapped) == 1, call
         assert cluster.state("gpu1") == journal.OUT, call
@@ -274,7 +266,7 @@ def test_a_case_that_is_killed_before_the_end_of_a_step_is_written_has_one_spare
 def test_two_controllers_take_different_spares(tmp_path: Path) -> None:
     """Each has its own state directory, which is wrong; the second one acts between any two calls of the first one."""
     first = with_spares(tmp_path / "whole", "gpu8", "gpu9")
-    first.go_on(8, **SPARES)
+    first.end(**SPARES)
     for call in range(1, first.calls + 1):
         cluster = with_spares(tmp_path / f"{call}", "gpu8", "gpu9")
         cluster.sicken("gpu2", "nothing")
