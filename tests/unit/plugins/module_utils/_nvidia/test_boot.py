@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import typing as t
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -20,9 +23,9 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import re
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.clocks import Record, apply
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.wanted import Wanted
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import bounded_runner
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
 from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
+from ansible_collections.hpcai.gpucluster.tests.simulation.simulated_smi import SimulatedSmi
 from ansible_collections.hpcai.gpucluster.tests.unit.support.role_values import role_values
 
 ROOT = Path(__file__).parents[5]
@@ -42,53 +45,30 @@ H200_610 = {"driver": "610.57.04", "gpus": {"model": "H200", "count": 2}, "busy"
 
 
 class Node:
-    """A folder that plays the machine: nvidia-smi, its state, and the folder under /run."""
+    """A simulated machine with a folder of its own under /run, on which the program runs in this process."""
 
     def __init__(self, root: Path, config: dict[str, t.Any], **settings: t.Any) -> None:
         self.root = root
-        self.smi = root / "nvidia-smi"
-        (root / "config.json").write_text(json.dumps({**config, "log": str(root / "log")}), encoding="utf-8")
-        (root / "log").touch()
-        self.smi.write_text(
-            "#!/bin/sh\n"
-            f"export NVIDIA_SIMULATION_CONFIG={root}/config.json NVIDIA_SIMULATION_STATE={root}/state.json\n"
-            f'PYTHONPATH={ROOT}/tests/simulation exec {sys.executable} -m nvidia_simulation "$@"\n',
-            encoding="utf-8",
-        )
-        self.smi.chmod(0o755)
-        settings = {**SETTINGS, **settings, "state_directory": str(root / "run"), "executable": str(self.smi)}
+        self.smi = SimulatedSmi(**config)
+        settings = {**SETTINGS, **settings, "state_directory": str(root / "run")}
         (root / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
-        (root / "program").write_bytes(zipapp.build("_nvidia.boot", sys.executable))
-        (root / "program").chmod(0o755)
 
     def run(self, action: str, **environment: str) -> str:
         """Run the program and return what it says."""
-        done = subprocess.run(
-            [str(self.root / "program"), action, str(self.root / "settings.json")],
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=PATIENCE,
-        )
-        assert done.stderr == ""
-        return done.stdout
+        said = io.StringIO()
+        smi = mock.patch.object(boot, "bounded_runner", return_value=self.smi)
+        with smi, mock.patch.dict(os.environ, environment), contextlib.redirect_stdout(said):
+            assert boot.main([action, str(self.root / "settings.json")]) == 0
+        return said.getvalue()
 
     def state(self) -> list[dict[str, t.Any]]:
         """Return the settings of each GPU."""
-        content = json.loads((self.root / "state.json").read_text(encoding="utf-8"))
-        return [content[uuid] for uuid in sorted(content)]
-
-    def calls(self) -> list[str]:
-        """Return what nvidia-smi was asked since the last time."""
-        lines = (self.root / "log").read_text(encoding="utf-8").splitlines()
-        (self.root / "log").write_text("", encoding="utf-8")
-        return lines
+        return [self.smi.state[uuid] for uuid in sorted(self.smi.state)]
 
     def module(self, wanted: Wanted) -> dict[str, t.Any]:
         """Run what the module nvidia_clocks runs."""
         record = Record(str(self.root / "run/nvidia_clocks.json"), nvidia_record.stamps())
-        return apply(NvidiaSmi(bounded_runner(60), str(self.smi)), wanted, record, check_mode=False, tolerant=True)
+        return apply(NvidiaSmi(self.smi), wanted, record, check_mode=False, tolerant=True)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +124,7 @@ def test_gpus_that_are_alike_are_set_in_one_start(tmp_path: Path) -> None:
 
     node.run("boot")
 
-    assert [call.split()[2] for call in node.calls() if "-ac" in call] == ["-ac"]
+    assert [call[0] for call in node.smi.writes if "-ac" in call] == ["-ac"]
 
 
 @pytest.mark.parametrize("faults", [{"no_driver": True}, {"missing_gpus": [0, 1]}])
@@ -153,7 +133,7 @@ def test_a_machine_without_driver_or_gpu_is_no_error(tmp_path: Path, faults: dic
 
     # The seconds depend on the load of this machine.
     assert re.fullmatch(r"no GPU after \d+ s: nothing is set\n", node.run("boot"))
-    assert not (tmp_path / "state.json").exists()
+    assert not node.smi.state
 
 
 def test_without_persistence_nothing_is_recorded(tmp_path: Path) -> None:
@@ -210,7 +190,7 @@ def test_other_jobs_do_not_start_nvidia_smi_at_all(
     node.run("job-start", **environment)
     node.run("job-end", **environment)
 
-    assert node.calls() == []
+    assert node.smi.calls == []
 
 
 def test_a_gpu_that_cannot_be_set_hinders_no_other(tmp_path: Path) -> None:
@@ -219,7 +199,7 @@ def test_a_gpu_that_cannot_be_set_hinders_no_other(tmp_path: Path) -> None:
     said = node.run("boot")
 
     assert "cannot be set in this state: GPU requires reset" in said
-    assert node.state() == [{"persistence": True, "application": [1593, 1410]}]
+    assert node.state() == [{}, {"persistence": True, "application": [1593, 1410]}]
 
 
 def test_clocks_that_no_gpu_has_leave_the_rest_to_be_set(tmp_path: Path) -> None:
@@ -238,16 +218,34 @@ def test_a_power_limit_that_no_board_has_leaves_persistence(tmp_path: Path) -> N
     assert [gpu["persistence"] for gpu in node.state()] == [True, True]
 
 
-def test_the_boot_waits_for_the_driver(tmp_path: Path) -> None:
-    node = Node(tmp_path, {**A100, "faults": {"no_driver": True}}, wait_seconds=PATIENCE)
-    ready = {**A100, "log": str(tmp_path / "log")}
-    (tmp_path / "ready").write_text(json.dumps(ready), encoding="utf-8")
+def test_the_program_waits_for_the_driver_at_boot(tmp_path: Path) -> None:
+    """As a process of its own, with nvidia-smi as a program."""
+    smi, log = tmp_path / "nvidia-smi", tmp_path / "log"
+    smi.write_text(
+        "#!/bin/sh\n"
+        f"export NVIDIA_SIMULATION_CONFIG={tmp_path}/config.json NVIDIA_SIMULATION_STATE={tmp_path}/state.json\n"
+        f'PYTHONPATH={ROOT}/tests/simulation exec {sys.executable} -m nvidia_simulation "$@"\n',
+        encoding="utf-8",
+    )
+    (tmp_path / "program").write_bytes(zipapp.build("_nvidia.boot", sys.executable))
+    for program in (smi, tmp_path / "program"):
+        program.chmod(0o755)
+    given = {"wait_seconds": PATIENCE, "state_directory": str(tmp_path / "run"), "executable": str(smi)}
+    for name, content in {
+        "settings": {**SETTINGS, **given},
+        "config": {**A100, "log": str(log), "faults": {"no_driver": True}},
+        "ready": {**A100, "log": str(log)},
+    }.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     # Once the program has asked for the driver.
-    start = f"until [ -s {tmp_path}/log ]; do sleep 0.1; done; mv {tmp_path}/ready {tmp_path}/config.json"
+    start = f"until [ -s {log} ]; do sleep 0.1; done; mv {tmp_path}/ready.json {tmp_path}/config.json"
     with subprocess.Popen(["sh", "-c", start]):
-        node.run("boot")
+        command = [tmp_path / "program", "boot", tmp_path / "settings.json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
 
-    assert node.state() == [{"persistence": True, "application": [1593, 1410]}] * 2
+    assert done.stderr == ""
+    state = json.loads((tmp_path / "state.json").read_text(encoding="utf-8"))
+    assert list(state.values()) == [{"persistence": True, "application": [1593, 1410]}] * 2
 
 
 @pytest.mark.parametrize(
@@ -285,4 +283,4 @@ def test_clocks_that_are_set_already_are_not_set_at_boot(tmp_path: Path) -> None
     node = Node(tmp_path, {"driver": "580.159.04", "gpus": {"model": "H200", "count": 2}, "persistence": True})
 
     assert node.run("boot").count("already at maximum (memory 3201 MHz, graphics 1980 MHz") == 2
-    assert not [call for call in node.calls() if re.search(r"(^| )-(ac|rac|lgc|lmc|pl|pm) ", f"{call} ")]
+    assert not [call for call in node.smi.calls if {"-ac", "-rac", "-lgc", "-lmc", "-pl", "-pm"} & set(call)]
