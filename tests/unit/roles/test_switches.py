@@ -10,6 +10,7 @@ place that reads a switch is rendered here, with the truth value and with its te
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 from pathlib import Path
@@ -58,6 +59,7 @@ GIVEN: dict[str, t.Any] = {
 CONDITIONS = ("when", "that", "until", "changed_when", "failed_when")
 
 
+@functools.cache
 def _load(path: Path) -> t.Any:
     return DataLoader().load_from_file(str(path), trusted_as_template=True) if path.exists() else {}
 
@@ -88,12 +90,14 @@ def _texts(data: t.Any, key: str = "") -> t.Iterator[str]:
         yield data
 
 
+@functools.cache
 def _places(role: Path) -> list[str]:
     files = [*role.glob("vars/*.yml"), *role.glob("defaults/*.yml"), *role.glob("tasks/*.yml")]
     found = [text for path in sorted(files) for text in _texts(_load(path))]
     return found + [path.read_text(encoding="utf-8") for path in sorted(role.glob("templates/*"))]
 
 
+@functools.cache
 def _reads(text: str) -> set[str]:
     return {node.name for node in jinja2.Environment(autoescape=True).parse(text).find_all(jinja2.nodes.Name)}
 
@@ -114,16 +118,16 @@ def test_a_switch_in_words_does_what_its_truth_value_does(role: str, switch: str
     where = place(ROLES / role / "meta/argument_specs.yml", f"{switch}:")
     assert len(places) > 1, f"{where}: nothing reads the switch `{switch}`: let a task read `__{switch}`, or remove it"
 
-    def rendered(text: str, value: t.Any) -> t.Any:
+    def rendered(value: t.Any) -> list[t.Any]:
         templar = Templar(loader=DataLoader(), variables={**variables, switch: value})
-        return templar.template(trust_as_template(text))
+        return [templar.template(trust_as_template(text)) for text in places]
 
-    for text in places:
-        for truth, words in TEXTS.items():
-            expected = rendered(text, truth)
-            for word in words:
-                assert rendered(text, word) == expected, (word, text)
-    assert any(rendered(text, True) != rendered(text, False) for text in places)
+    expected = {truth: rendered(truth) for truth in TEXTS}
+    for truth, words in TEXTS.items():
+        for word in words:
+            for text, found, wanted in zip(places, rendered(word), expected[truth]):
+                assert found == wanted, (word, text)
+    assert expected[True] != expected[False]
 
 
 @pytest.mark.parametrize(("role", "switch"), ALL)
