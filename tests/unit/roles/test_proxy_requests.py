@@ -44,7 +44,7 @@ def proxy() -> t.Iterator[str]:
     """Run a proxy on the loopback address and yield its host and port."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
     Proxy.seen.clear()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"127.0.0.1:{server.server_address[1]}"
     server.shutdown()
 

@@ -97,7 +97,7 @@ def cloud() -> Iterator[tuple[Cloud, str]]:
         do_GET = do_PATCH = do_DELETE = _serve  # noqa: N815
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield state, f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
