@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 ROOT = Path(__file__).parents[2]
 TASK = re.compile(r"^ *(?:- )?([a-z]+\.[a-z_]+)\.[a-z_]+:(?: |$)", re.MULTILINE)
@@ -20,11 +20,11 @@ def test_galaxy_names_every_collection_whose_modules_are_used() -> None:
     files = [path for place in places for path in ROOT.glob(place)]
     used = {name for path in files for name in TASK.findall(path.read_text(encoding="utf-8"))} - OURS
 
-    assert used == set(yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))["dependencies"])
+    assert used == set(yaml_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))["dependencies"])
 
 
 def test_a_checkout_asks_for_the_same_collections() -> None:
-    galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))["dependencies"]
-    wanted = yaml.safe_load((ROOT / "requirements.yml").read_text(encoding="utf-8"))["collections"]
+    galaxy = yaml_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))["dependencies"]
+    wanted = yaml_load((ROOT / "requirements.yml").read_text(encoding="utf-8"))["collections"]
 
     assert {item["name"]: item["version"] for item in wanted} == galaxy

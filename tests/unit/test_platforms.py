@@ -14,7 +14,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import rules
 from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
@@ -46,7 +46,7 @@ def test_the_definition_makes_a_context(tmp_path: Path) -> None:
     assert re.search(r'^ARG PYCMD="/usr/bin/python3.12"$', text, re.MULTILINE)
     assert re.search(r'^ARG PYPKG="python3.12"$', text, re.MULTILINE)
     assert "ansible-core>=2.19,<2.22" in text
-    wanted = yaml.safe_load((tmp_path / "_build/requirements.yml").read_text(encoding="utf-8"))
+    wanted = yaml_load((tmp_path / "_build/requirements.yml").read_text(encoding="utf-8"))
     assert wanted == {"collections": [{"name": "hpcai.gpucluster"}]}
 
 
@@ -57,7 +57,7 @@ def test_the_image_gets_what_the_control_node_needs_and_no_tool_of_the_lab(tmp_p
     for name in ("galaxy.yml", "requirements.txt"):
         shutil.copy(ROOT / name, tree)
 
-    found = yaml.safe_load(_builder("introspect", str(tmp_path)).partition("\n# ")[0])
+    found = yaml_load(_builder("introspect", str(tmp_path)).partition("\n# ")[0])
 
     python = " ".join(found["python"])
     assert {word for word in ("azure-core", "azure-identity", "jmespath") if word in python} == {
@@ -81,7 +81,7 @@ def test_the_lab_has_the_same_packages() -> None:
 
 
 def test_navigator_uses_the_image_that_the_page_builds() -> None:
-    settings = yaml.safe_load((ROOT / "ansible-navigator.yml").read_text(encoding="utf-8"))["ansible-navigator"]
+    settings = yaml_load((ROOT / "ansible-navigator.yml").read_text(encoding="utf-8"))["ansible-navigator"]
     page = (ROOT / "docs/platforms.md").read_text(encoding="utf-8")
 
     image = settings["execution-environment"]["image"]
@@ -126,4 +126,4 @@ def test_the_choices_of_the_validation_are_those_of_the_playbook() -> None:
 
     assert allowed
     choices = next(question["choices"] for question in survey["spec"] if question["variable"] == "only")
-    assert choices == yaml.safe_load(allowed[1])
+    assert choices == yaml_load(allowed[1])

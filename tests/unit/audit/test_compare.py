@@ -12,7 +12,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.tests.audit import compare
 
@@ -116,7 +116,7 @@ def test_monitoring_that_the_audit_does_not_detect_is_noticed(name: str, result:
 
 def test_the_audit_runs_without_a_way_out_and_outside_of_a_job() -> None:
     text = (ROOT / "molecule/audit/verify.yml").read_text(encoding="utf-8")
-    tasks = yaml.safe_load(text)[0]["tasks"]
+    tasks = yaml_load(text)[0]["tasks"]
     commands = {task["name"]: task.get("ansible.builtin.command", {}).get("argv", []) for task in tasks}
     run = next(task for task in tasks if commands[task["name"]][:1] == ["/opt/clustermax/venv/bin/cmax"])
 

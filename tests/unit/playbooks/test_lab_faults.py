@@ -10,12 +10,12 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
-VARIABLES = yaml.safe_load((PLAYBOOKS / "vars/lab_faults.yml").read_text(encoding="utf-8"))
+VARIABLES = yaml_load((PLAYBOOKS / "vars/lab_faults.yml").read_text(encoding="utf-8"))
 FAULTS: dict[str, dict[str, t.Any]] = VARIABLES["__lab_faults"]
 # The fault that hangs would hang here as well; the tour and the lab have a nvidia-smi of their own.
 SIMULATED = [name for name, fault in FAULTS.items() if "simulation" in fault and name != "smi_hangs"]

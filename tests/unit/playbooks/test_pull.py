@@ -12,7 +12,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader
 from ansible.template import Templar, trust_as_template
@@ -140,7 +140,7 @@ def test_a_pulled_node_does_nothing_on_another_machine() -> None:
 
 
 def test_a_pulled_node_does_not_write_the_configuration_of_the_controllers() -> None:
-    plays = yaml.safe_load((ROOT / "playbooks/parts/slurm.yml").read_text(encoding="utf-8"))
+    plays = yaml_load((ROOT / "playbooks/parts/slurm.yml").read_text(encoding="utf-8"))
     (register,) = [play["hosts"] for play in plays if play["name"] == "Register the nodes of a limited run"]
 
     def hosts(**variables: t.Any) -> str:

@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
@@ -75,7 +75,7 @@ def test_each_plugin_says_what_it_takes_and_returns(path: Path) -> None:
     expect_none(
         f'{where}: add {name} = r"""..."""' for name in ("DOCUMENTATION", "EXAMPLES", "RETURN") if name not in texts
     )
-    documentation, returned = (yaml.safe_load(texts[name]) for name in ("DOCUMENTATION", "RETURN"))
+    documentation, returned = (yaml_load(texts[name]) for name in ("DOCUMENTATION", "RETURN"))
 
     faults = [] if documentation.get("description") else [f"{where}: add description to DOCUMENTATION"]
     if path in MODULES and "_attributes" not in str(documentation.get("extends_documentation_fragment")):
@@ -103,7 +103,7 @@ def test_no_filter_imports_another(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_a_module_that_only_reads_is_named_info(path: Path) -> None:
-    fragments = yaml.safe_load(_texts(path).get("DOCUMENTATION", "{}")).get("extends_documentation_fragment") or []
+    fragments = yaml_load(_texts(path).get("DOCUMENTATION", "{}")).get("extends_documentation_fragment") or []
 
     # Those of this list fail for what they find, wait, measure, or run what they are given.
     asserts = (
@@ -130,7 +130,7 @@ def test_a_module_that_only_reads_is_named_info(path: Path) -> None:
 WITH_OPTIONS = [
     path
     for path in (*FILTERS, *MODULES)
-    if yaml.safe_load(_texts(path).get("DOCUMENTATION", "options: {unknown: {}}")).get("options")
+    if yaml_load(_texts(path).get("DOCUMENTATION", "options: {unknown: {}}")).get("options")
 ]
 
 

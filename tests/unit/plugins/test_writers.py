@@ -15,7 +15,7 @@ import re
 import typing as t
 from pathlib import Path
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
@@ -109,7 +109,7 @@ def test_no_task_writes_a_secret_with_a_module_that_leaves_it_open() -> None:
     root = PLUGINS.parent
     faults = []
     for path in sorted([*root.glob("roles/*/*/*.yml"), *root.glob("playbooks/**/*.yml")]):
-        for task in _tasks(yaml.safe_load(path.read_text(encoding="utf-8"))):
+        for task in _tasks(yaml_load(path.read_text(encoding="utf-8"))):
             for copy in (task[name] for name in _COPIES if isinstance(task.get(name), dict)):
                 mode, name = str(copy.get("mode", "")), str(copy.get("dest"))
                 if mode.endswith("0") and name not in ALLOWED_TASKS.get(path.relative_to(root).as_posix(), {}):

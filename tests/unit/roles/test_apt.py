@@ -9,7 +9,7 @@ import re
 import typing as t
 from pathlib import Path
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def test_every_update_of_lists_is_tried_twice_at_most() -> None:
     tasks = [
         (path, task["ansible.builtin.apt"])
         for path in sorted((ROOT / "roles").glob("*/tasks/*.yml"))
-        for task in _apt_tasks(yaml.safe_load(path.read_text(encoding="utf-8")))
+        for task in _apt_tasks(yaml_load(path.read_text(encoding="utf-8")))
         if task["ansible.builtin.apt"].get("update_cache")
     ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
@@ -19,7 +19,7 @@ ROLE = Path(__file__).parents[3] / "roles/base"
 
 def rewritten(text: str, host: str, names: dict[str, str]) -> str:
     """Return the text after the role's replacements, as the module file_set does them."""
-    given = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+    given = yaml_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
     values = {key: value for key, value in given.items() if key.startswith(("__base_own", "__base_loopback"))}
     variables = {key: _trusted(value) for key, value in values.items()}
     templar = Templar(DataLoader(), variables={**variables, "base_hosts": names, "inventory_hostname": host})

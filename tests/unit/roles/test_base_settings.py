@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
@@ -93,7 +93,7 @@ def test_a_machine_without_systemd_or_sudo_is_named(program: str, method: str, u
 
 
 def test_such_a_machine_is_refused_before_the_first_task_that_becomes_root() -> None:
-    tasks = yaml.safe_load((ROLE / "tasks/main.yml").read_text(encoding="utf-8"))
+    tasks = yaml_load((ROLE / "tasks/main.yml").read_text(encoding="utf-8"))
 
     assert tasks[0]["become"] is False
     assert tasks[1]["ansible.builtin.assert"]["that"] == "__base_look.stdout | length == 0"

@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
@@ -23,7 +23,7 @@ def role(request: pytest.FixtureRequest) -> Path:
 
 
 def _load(path: Path) -> dict[str, t.Any]:
-    return (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.exists() else {}
+    return (yaml_load(path.read_text(encoding="utf-8")) or {}) if path.exists() else {}
 
 
 def _options(role: Path) -> dict[str, dict[str, t.Any]]:

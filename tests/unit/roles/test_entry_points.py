@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 ROOT = Path(__file__).parents[3]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -26,7 +26,7 @@ OTHER_NAMES = re.compile(r"validate(_|$)|preflight|check$|absent$|uninstall|clea
 
 def _specs(role: Path) -> dict[str, t.Any]:
     text = (role / "meta/argument_specs.yml").read_text(encoding="utf-8")
-    return t.cast("dict[str, t.Any]", yaml.safe_load(text)["argument_specs"])
+    return t.cast("dict[str, t.Any]", yaml_load(text)["argument_specs"])
 
 
 def _called() -> set[tuple[str, str]]:

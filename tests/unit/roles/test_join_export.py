@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
@@ -45,7 +45,7 @@ def value(expression: str, **given: t.Any) -> t.Any:
 
 
 def tasks(name: str) -> list[dict[str, t.Any]]:
-    return t.cast("list[dict[str, t.Any]]", yaml.safe_load((ROLE / f"tasks/{name}.yml").read_text(encoding="utf-8")))
+    return t.cast("list[dict[str, t.Any]]", yaml_load((ROLE / f"tasks/{name}.yml").read_text(encoding="utf-8")))
 
 
 def test_root_of_a_node_is_a_user_without_rights_and_stays_below_the_directory() -> None:

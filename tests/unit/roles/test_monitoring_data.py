@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import gpu, slurm
 from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[3]
 FILES = ROOT / "roles/monitoring/files"
 FIXTURES = ROOT / "tests/unit/fixtures"
 BOARDS = sorted((FILES / "boards").glob("*.json"))
-RULES = yaml.safe_load((FILES / "alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
-TESTS = yaml.safe_load((ROOT / "molecule/monitoring/files/alerts_test.yml").read_text(encoding="utf-8"))["tests"]
+RULES = yaml_load((FILES / "alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+TESTS = yaml_load((ROOT / "molecule/monitoring/files/alerts_test.yml").read_text(encoding="utf-8"))["tests"]
 PAGE = (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
 # Of Prometheus itself, and a name that only DCGM 4 has.
 OTHERS = {"up", "ALERTS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"}
@@ -67,7 +67,7 @@ def test_every_series_of_a_board_has_a_source(board: Path) -> None:
 
 def test_there_are_four_boards_with_names_of_their_own() -> None:
     boards = [json.loads(path.read_text(encoding="utf-8")) for path in BOARDS]
-    defined = yaml.safe_load((ROOT / "roles/monitoring/vars/main.yml").read_text(encoding="utf-8"))
+    defined = yaml_load((ROOT / "roles/monitoring/vars/main.yml").read_text(encoding="utf-8"))
 
     assert len({board["uid"] for board in boards}) == 4
     assert {path.stem for path in BOARDS} == set(defined["__monitoring_boards"])

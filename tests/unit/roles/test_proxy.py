@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.tests.unit.support.role_values import role_values
 
@@ -82,7 +82,7 @@ def test_the_engine_reads_the_proxy_from_a_file_of_root(tmp_path: Path) -> None:
 def test_a_play_that_installs_something_gives_its_programs_the_proxy(path: Path) -> None:
     if path.stem in WITHOUT:
         return
-    for play in yaml.safe_load(path.read_text(encoding="utf-8")):
+    for play in yaml_load(path.read_text(encoding="utf-8")):
         checks = play["name"].startswith("Check the input")
         if not checks and re.search(rf"'hpcai\.gpucluster\.(({INSTALLING})'|\{{\{{)", str(play)):
             assert play.get("environment") == "{{ gpucluster_environment }}", play["name"]

@@ -22,7 +22,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
@@ -150,7 +150,7 @@ def test_a_full_disk_stops_no_training(tmp_path: Path, capsys: pytest.CaptureFix
 )
 def test_the_trainer_refuses_wrong_sizes_before_it_loads_pytorch(tmp_path: Path, change: str, message: str) -> None:
     recipe = tmp_path / "tiny.json"
-    recipe.write_text(json.dumps(yaml.safe_load((ROLE / "vars/recipes/tiny.yml").read_text())))
+    recipe.write_text(json.dumps(yaml_load((ROLE / "vars/recipes/tiny.yml").read_text())))
     command = [sys.executable, str(ROLE / "files/train.py"), "--recipe", str(recipe), "--set", change]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
@@ -164,7 +164,7 @@ def test_an_error_before_the_first_step_of_all_has_its_own_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recent: list[float], kept: bool
 ) -> None:
     recipe = tmp_path / "tiny.json"
-    recipe.write_text(json.dumps(yaml.safe_load((ROLE / "vars/recipes/tiny.yml").read_text())))
+    recipe.write_text(json.dumps(yaml_load((ROLE / "vars/recipes/tiny.yml").read_text())))
     if kept:
         (tmp_path / "step-00000010").mkdir()
     world = types.SimpleNamespace(device=types.SimpleNamespace(type="cpu"), first=True)
@@ -417,7 +417,7 @@ def test_a_variable_of_the_job_names_the_directory(
 
 def test_the_trainer_reads_the_copies(tmp_path: Path) -> None:
     recipe = tmp_path / "tiny.json"
-    recipe.write_text(json.dumps(yaml.safe_load((ROLE / "vars/recipes/tiny.yml").read_text())))
+    recipe.write_text(json.dumps(yaml_load((ROLE / "vars/recipes/tiny.yml").read_text())))
     code = "import sys; from gpucluster_train import main; print(main.load(main.arguments(sys.argv[1:])).data.paths)"
     command = [sys.executable, "-c", code, "--recipe", str(recipe), "--data-directory", "$SCRATCH/data"]
     environment = {**os.environ, "PYTHONPATH": str(ROLE / "files"), "SCRATCH": "/scratch/job-7"}
@@ -442,12 +442,12 @@ def test_files_of_one_name_are_refused_where_they_are_copied(directory: str, pat
         for name, value in loader.load_from_file(str(ROLE / file), trusted_as_template=True).items()
     }
     recipe = {
-        **yaml.safe_load((ROLE / "vars/recipes/tiny.yml").read_text()),
+        **yaml_load((ROLE / "vars/recipes/tiny.yml").read_text()),
         "data": {"kind": "tokens", "paths": paths},
     }
     given = {"training_recipe": "mine", "training_recipes": {"mine": {**recipe, "name": "mine"}}}
     templar = Templar(loader=loader, variables={**values, **given, "training_stage_directory": directory})
-    task = yaml.safe_load((ROLE / "tasks/check_input.yml").read_text())[-1]
+    task = yaml_load((ROLE / "tasks/check_input.yml").read_text())[-1]
 
     assert templar.evaluate_conditional(trust_as_template(task["ansible.builtin.assert"]["that"])) is right
 

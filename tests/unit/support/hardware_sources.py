@@ -8,12 +8,12 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 Record = dict[str, t.Any]
 
 PATH = Path(__file__).parents[1] / "fixtures/hardware/sources.yml"
-SIZES: dict[str, Record] = yaml.safe_load(PATH.read_text(encoding="utf-8"))
+SIZES: dict[str, Record] = yaml_load(PATH.read_text(encoding="utf-8"))
 _METRICS = {
     "copy": ("host_to_device_gbps", "device_to_host_gbps"),
     "busbw": ("nccl_allreduce_busbw_gbps",),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.action import azure_scale_set, azure_stack
 from ansible_collections.hpcai.gpucluster.plugins.doc_fragments import _azure_session, _azure_sign_in
@@ -26,7 +26,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_stack impo
 def test_the_options_are_those_of_the_documentation(documentation: str, spec: dict[str, t.Any]) -> None:
     fragments = _azure_sign_in.ModuleDocFragment.MODULE, _azure_session.ModuleDocFragment.DOCUMENTATION
     documented = {
-        name: option for text in (*fragments, documentation) for name, option in yaml.safe_load(text)["options"].items()
+        name: option for text in (*fragments, documentation) for name, option in yaml_load(text)["options"].items()
     }
     accepted = {**spec, **session.argument_spec()}
 
@@ -37,17 +37,17 @@ def test_the_options_are_those_of_the_documentation(documentation: str, spec: di
 
 
 def test_what_both_modules_share_is_documented_once() -> None:
-    shared = yaml.safe_load(_azure_session.ModuleDocFragment.DOCUMENTATION)
+    shared = yaml_load(_azure_session.ModuleDocFragment.DOCUMENTATION)
 
     assert set(session.argument_spec()) <= {*shared["options"], *session.ENVIRONMENT}
     for text in (module.DOCUMENTATION, azure_scale_set_module.DOCUMENTATION):
-        own = yaml.safe_load(text)
+        own = yaml_load(text)
         assert "hpcai.gpucluster._azure_session" in own["extends_documentation_fragment"]
         assert not set(own["options"]) & set(shared["options"])
 
 
 def test_the_environment_is_that_of_the_inventory() -> None:
-    of_inventory = yaml.safe_load(_azure_sign_in.ModuleDocFragment.DOCUMENTATION)["options"]
+    of_inventory = yaml_load(_azure_sign_in.ModuleDocFragment.DOCUMENTATION)["options"]
     expected = {
         name: tuple(one["name"] for one in option["env"])
         for name, option in of_inventory.items()

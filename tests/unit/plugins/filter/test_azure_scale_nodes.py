@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-import yaml
 from ansible.errors import AnsibleFilterError
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.filter import azure_scale_nodes as module
 
@@ -31,7 +31,7 @@ IDLE = [node(name) for name in HOSTS]
 def test_the_result_is_documented_and_nothing_leaves_by_default() -> None:
     found = plan(SET, IDLE, HOSTS)
 
-    assert set(found) == set(yaml.safe_load(module.RETURN)["_value"]["contains"])
+    assert set(found) == set(yaml_load(module.RETURN)["_value"]["contains"])
     assert all(value == [] for value in found.values())
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-import yaml
 from ansible.errors import AnsibleFilterError
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.filter import azure_scale_request as module
 
@@ -34,7 +34,7 @@ def test_strings_of_the_command_line_become_numbers() -> None:
         "nodes": [],
         "wait_for_jobs": 60,
     }
-    assert set(found) == set(yaml.safe_load(module.RETURN)["_value"]["contains"])
+    assert set(found) == set(yaml_load(module.RETURN)["_value"]["contains"])
 
 
 @pytest.mark.parametrize("nodes", ["a, b,", ["a", "b"], ("a", "b")])

@@ -9,8 +9,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
 from ansible.errors import AnsibleFilterError
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.cluster_groups import cluster_groups
 from ansible_collections.hpcai.gpucluster.tests.patience import cheap
@@ -45,7 +45,7 @@ def test_what_is_no_mapping_is_refused() -> None:
 
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
 def test_plays_name_groups_and_the_older_names_are_mapped_first(path: Path) -> None:
-    plays = yaml.safe_load(path.read_text(encoding="utf-8"))
+    plays = yaml_load(path.read_text(encoding="utf-8"))
     hosts = " ".join(str(play.get("hosts", "")) for play in plays)
     parts = [play for play in plays if str(play.get("ansible.builtin.import_playbook")).startswith("parts/")]
 
@@ -75,4 +75,4 @@ def test_each_part_of_the_site_runs_alone_after_the_same_checks() -> None:
 
 
 def _plays(path: Path) -> list[dict[str, t.Any]]:
-    return list(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return list(yaml_load(path.read_text(encoding="utf-8")))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.filter.option_hosts import option_hosts
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import rules, site_options
@@ -46,7 +46,7 @@ def test_machines_with_a_switch_or_a_template_are_named_once() -> None:
 
 
 def test_playbooks_and_plugins_have_the_same_switches() -> None:
-    options = yaml.safe_load((ROOT / "playbooks/vars/options.yml").read_text(encoding="utf-8"))["gpucluster_options"]
+    options = yaml_load((ROOT / "playbooks/vars/options.yml").read_text(encoding="utf-8"))["gpucluster_options"]
 
     assert [option["role"] for option in options] == list(site_options.ROLES.values())
     for option, switch in zip(options, site_options.ROLES):

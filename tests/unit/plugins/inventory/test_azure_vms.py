@@ -8,9 +8,9 @@ import sys
 import typing as t
 
 import pytest
-import yaml
 from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
+from ansible.module_utils.common.yaml import yaml_load
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import trust_as_template
 
@@ -22,8 +22,8 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings i
 if t.TYPE_CHECKING:
     from pathlib import Path
 
-DOCUMENTED = yaml.safe_load(azure_vms.DOCUMENTATION)["options"]
-SIGN_IN = yaml.safe_load(_azure_sign_in.ModuleDocFragment.DOCUMENTATION)["options"]
+DOCUMENTED = yaml_load(azure_vms.DOCUMENTATION)["options"]
+SIGN_IN = yaml_load(_azure_sign_in.ModuleDocFragment.DOCUMENTATION)["options"]
 CONSTRUCTED = {"strict": False, "use_extra_vars": False, "leading_separator": True, "cache": False}
 RUNNING = {"statuses": [{"code": "PowerState/running"}]}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import lasting
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall.metadata import TABLE
@@ -91,6 +91,6 @@ def test_nftables_goes_only_if_nobody_else_uses_it(
 
 def test_slurms_user_is_the_one_of_the_role_slurm() -> None:
     """A role does not read the defaults of another one, so the number stands in both."""
-    number = yaml.safe_load((ROLES / "slurm/defaults/main.yml").read_text(encoding="utf-8"))["slurm_user_uid"]
+    number = yaml_load((ROLES / "slurm/defaults/main.yml").read_text(encoding="utf-8"))["slurm_user_uid"]
 
     assert f"slurm_user_uid | default({number})" in (ROLES / "azure_metadata/defaults/main.yml").read_text("utf-8")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-import yaml
 from ansible.errors import AnsibleError
+from ansible.module_utils.common.yaml import yaml_load
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.hpcai.gpucluster.plugins.action import azure_scale_set
@@ -59,7 +59,7 @@ def scaled(check_mode: bool = False, **args: t.Any) -> dict[str, t.Any]:
 def test_a_task_without_count_only_reads_and_returns_what_is_documented(arm: FakeArm) -> None:
     found = scaled()
 
-    assert set(yaml.safe_load(module.RETURN)) <= set(found)
+    assert set(yaml_load(module.RETURN)) <= set(found)
     assert (found["changed"], len(found["machines"]), found["requests"]) == (False, 2, 3)
     assert arm.writes == []
 

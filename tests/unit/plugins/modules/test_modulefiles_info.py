@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._software import modulefiles as software
 from ansible_collections.hpcai.gpucluster.plugins.modules import modulefiles_info
@@ -31,7 +31,7 @@ def test_files_for_found_and_given_software_are_returned(
 
     assert [file["path"] for file in found["files"]] == ["/srv/modules/cuda/12.9.lua", "/srv/modules/hpcx/2.21.lua"]
     assert not found["changed"]
-    assert set(yaml.safe_load(modulefiles_info.RETURN)) <= set(found)
+    assert set(yaml_load(modulefiles_info.RETURN)) <= set(found)
 
 
 def test_a_directory_that_cannot_be_read_is_a_failure(

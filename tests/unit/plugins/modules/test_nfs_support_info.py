@@ -9,7 +9,7 @@ import os
 import typing as t
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.plugins.modules import nfs_support_info
@@ -41,7 +41,7 @@ def test_a_file_system_of_the_kernel_needs_no_module(
 
     assert (found["changed"], found["supported"], found["reason"]) == (False, True, "")
     assert found["cpus"] >= 1
-    assert set(yaml.safe_load(nfs_support_info.RETURN)) <= set(found)
+    assert set(yaml_load(nfs_support_info.RETURN)) <= set(found)
     assert not (tmp_path / "calls").exists()
 
 

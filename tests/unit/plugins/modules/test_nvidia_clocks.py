@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import record
 from ansible_collections.hpcai.gpucluster.plugins.modules import nvidia_clocks
@@ -58,7 +58,7 @@ def test_the_default_sets_the_highest_clocks_once(machine: Machine) -> None:
     assert (foreseen["changed"], first["changed"], second["changed"]) == (True, True, False)
     assert [gpu["after"] for gpu in foreseen["gpus"]] == [gpu["after"] for gpu in first["gpus"]]
     assert "memory 1215 MHz, graphics 1410 MHz" in second["gpus"][0]["msg"]
-    assert set(yaml.safe_load(nvidia_clocks.RETURN)) <= set(first)
+    assert set(yaml_load(nvidia_clocks.RETURN)) <= set(first)
     assert machine.limits == [60, 60, 60]
 
 

@@ -9,7 +9,7 @@ import json
 import typing as t
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia.smi import NvidiaSmi, NvidiaSmiError
 from ansible_collections.hpcai.gpucluster.plugins.modules import nvidia_info
@@ -21,7 +21,7 @@ def answer(supported_clocks: bool = False, **config: t.Any) -> dict[str, t.Any]:
 
 
 def test_every_returned_key_is_documented_and_every_documented_key_is_returned() -> None:
-    documented = yaml.safe_load(nvidia_info.RETURN)
+    documented = yaml_load(nvidia_info.RETURN)
     full = answer(supported_clocks=True, gpus={"count": 1})
 
     assert set(full) == set(documented)

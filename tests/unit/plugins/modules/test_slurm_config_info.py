@@ -9,7 +9,7 @@ import os
 import typing as t
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import config_state
 from ansible_collections.hpcai.gpucluster.plugins.modules import slurm_config_info
@@ -40,7 +40,7 @@ def test_the_default_is_slurm_conf_and_no_command_runs(controller: Path, capsys:
 
     assert found["files"]["slurm.conf"]["content"] == "ClusterName=lab\n"
     assert (found["changed"], found["pending"], found["delegated"], found["at_risk"]) == (False, [], None, None)
-    assert set(yaml.safe_load(slurm_config_info.RETURN)) <= set(found)
+    assert set(yaml_load(slurm_config_info.RETURN)) <= set(found)
     assert not (controller.parent / "bin/calls").exists()
 
 

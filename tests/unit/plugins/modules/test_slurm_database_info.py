@@ -9,7 +9,7 @@ import gzip
 import os
 import typing as t
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._backup import database, standing
 from ansible_collections.hpcai.gpucluster.plugins.modules import slurm_database_info
@@ -36,7 +36,7 @@ def test_the_clusters_and_the_backup_are_returned(
 
     assert (found["clusters"], found["reason"], found["changed"]) == (["lab", "other"], "", False)
     assert "| mariadb slurm_acct_db" in found["restore"]
-    assert set(yaml.safe_load(slurm_database_info.RETURN)) <= set(found)
+    assert set(yaml_load(slurm_database_info.RETURN)) <= set(found)
     assert "FROM slurm_acct_db.cluster_table" in (tmp_path / "calls").read_text(encoding="utf-8")
 
 

@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.plugins.modules import slurm_state_info
@@ -104,7 +104,7 @@ def test_the_module_reads_the_cluster_of_the_state(
     state = RunModule(capsys)(slurm_state_info.main, True, state_directory=str(tmp_path), removed=["root"])
 
     assert (state["cluster"], state["jobs"], state["changed"]) == ("lab", {"root": ["7 (RUNNING on gpu1)"]}, False)
-    assert set(yaml.safe_load(slurm_state_info.RETURN)) <= set(state)
+    assert set(yaml_load(slurm_state_info.RETURN)) <= set(state)
 
 
 def test_storage_that_root_may_not_read_is_read_as_slurm() -> None:

@@ -237,7 +237,7 @@ def test_the_program_waits_for_the_driver_at_boot(tmp_path: Path) -> None:
         "ready": {**A100, "log": str(log)},
     }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
-    # Once the program has asked for the driver.
+    # work: the driver comes once the program has asked for it.
     start = f"until [ -s {log} ]; do sleep 0.1; done; mv {tmp_path}/ready.json {tmp_path}/config.json"
     with subprocess.Popen(["sh", "-c", start]):
         command = [tmp_path / "program", "boot", tmp_path / "settings.json"]

@@ -9,13 +9,13 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.table import CHECKS
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import ladder
 
 ROOT = Path(__file__).parents[5]
-RULES = yaml.safe_load((ROOT / "roles/repair/files/ladder.yml").read_text(encoding="utf-8"))
+RULES = yaml_load((ROOT / "roles/repair/files/ladder.yml").read_text(encoding="utf-8"))
 
 RESET = ["gpu_reset", "reboot", "replace"]
 BOOT = ["reboot", "redeploy", "replace"]

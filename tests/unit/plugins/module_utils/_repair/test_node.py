@@ -16,7 +16,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import cli, journal, node, plan, slurm, states
 from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
@@ -276,7 +276,7 @@ def test_an_answer_that_is_no_list_of_jobs_is_no_idle_node(said: str) -> None:
 
 
 def _configuration(**more: t.Any) -> str:
-    rules = yaml.safe_load((ROOT / "roles/repair/files/ladder.yml").read_text(encoding="utf-8"))
+    rules = yaml_load((ROOT / "roles/repair/files/ladder.yml").read_text(encoding="utf-8"))
     base = {"mode": "observe", "max_nodes": "5%", "directory": "/x", "rules": rules, "commands": {}}
     return json.dumps({**base, **more})
 

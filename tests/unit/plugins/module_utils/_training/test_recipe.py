@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._training import recipe as recipes
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._training import sizes
@@ -20,7 +20,7 @@ FILES = sorted((ROLE / "vars/recipes").glob("*.yml"))
 
 
 def raw(name: str = "gpt3_126m") -> dict[str, t.Any]:
-    return t.cast("dict[str, t.Any]", yaml.safe_load((ROLE / f"vars/recipes/{name}.yml").read_text(encoding="utf-8")))
+    return t.cast("dict[str, t.Any]", yaml_load((ROLE / f"vars/recipes/{name}.yml").read_text(encoding="utf-8")))
 
 
 def changed(*changes: str, name: str = "gpt3_126m") -> recipes.Recipe:

@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import cloud_init, template
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
@@ -24,7 +24,7 @@ SCRIPT = Path(cloud_init.__file__).with_name("join.sh")
 def _config() -> dict[str, t.Any]:
     data = base64.b64decode(cloud_init.custom_data("hpc-controller", "/srv/gpucluster/join")).decode()
     assert data.startswith("#cloud-config\n")
-    return t.cast("dict[str, t.Any]", yaml.safe_load(data))
+    return t.cast("dict[str, t.Any]", yaml_load(data))
 
 
 def test_cloud_init_gets_the_script_its_settings_and_a_unit() -> None:

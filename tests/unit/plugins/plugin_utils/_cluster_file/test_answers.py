@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._cluster_file import answers, inventory, problems
 
@@ -29,7 +29,7 @@ GIVEN = {
 def _data(**given: str) -> dict[str, t.Any]:
     text = answers.text({**GIVEN, **given}, "/tmp/cluster.yml")
     assert max(map(len, text.splitlines())) <= 160
-    found: dict[str, t.Any] = yaml.safe_load(text)
+    found: dict[str, t.Any] = yaml_load(text)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._cluster_file import problems
 
@@ -116,7 +116,7 @@ def test_a_file_without_machines_is_refused_unless_azure_makes_them() -> None:
 
 def test_the_message_has_a_line_for_each_fault() -> None:
     text = "plugin: hpcai.gpucluster.cluster\nusers:\n  bob: {}\n  amy: {uid: 0}\n"
-    found = problems.message(problems.find(yaml.safe_load(text)), "dir/cluster.yml", text)
+    found = problems.message(problems.find(yaml_load(text)), "dir/cluster.yml", text)
 
     assert [line.split(": found")[0] for line in found.splitlines()] == [
         "dir/cluster.yml:1: name",
@@ -128,4 +128,4 @@ def test_the_message_has_a_line_for_each_fault() -> None:
 def test_a_long_message_counts_the_rest() -> None:
     text = "plugin: hpcai.gpucluster.cluster\nname: c\n" + "".join(f"key{number}: 1\n" for number in range(50))
 
-    assert problems.message(problems.find(yaml.safe_load(text)), "f", text).splitlines()[-1] == "and 10 more"
+    assert problems.message(problems.find(yaml_load(text)), "f", text).splitlines()[-1] == "and 10 more"

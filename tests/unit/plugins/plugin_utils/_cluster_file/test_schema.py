@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +48,7 @@ def test_the_schema_is_valid() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
 def test_both_validators_accept_the_examples(path: Path) -> None:
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data = yaml_load(path.read_text(encoding="utf-8"))
 
     assert list(schema.faults(data)) == []
     assert _complete(data)

@@ -9,7 +9,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._health import expectations
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
@@ -48,7 +48,7 @@ FOLLOWS: list[tuple[str, t.Any, str, dict[str, t.Any]]] = [
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, t.Any]:
-    (play,) = yaml.safe_load((ROOT / "playbooks/parts/health.yml").read_text(encoding="utf-8"))
+    (play,) = yaml_load((ROOT / "playbooks/parts/health.yml").read_text(encoding="utf-8"))
     passed_on = {"health_hardware": machines.record(SIZE), **play["tasks"][0]["vars"]}
     cases = {str(number): {**passed_on, row[0]: row[1]} for number, row in enumerate(FOLLOWS)}
     cases |= {"untold": passed_on, "hardware": {**passed_on, "nccl_hardware": MACHINE}}
@@ -78,7 +78,7 @@ def test_health_takes_the_hardware_that_nccl_takes(found: dict[str, t.Any]) -> N
 
 
 def test_every_input_is_passed_on_and_tried() -> None:
-    (play,) = yaml.safe_load((ROOT / "playbooks/parts/health.yml").read_text(encoding="utf-8"))
+    (play,) = yaml_load((ROOT / "playbooks/parts/health.yml").read_text(encoding="utf-8"))
 
     assert play["tasks"][0]["vars"]["health_inputs"] == {
         name: "{{ " + name + " | default(none) }}" for name in expectations.INPUTS
@@ -88,7 +88,7 @@ def test_every_input_is_passed_on_and_tried() -> None:
 
 def test_the_inputs_are_those_of_the_roles() -> None:
     for role in ("gpu", "nccl"):
-        spec = yaml.safe_load((ROOT / f"roles/{role}/meta/argument_specs.yml").read_text(encoding="utf-8"))
+        spec = yaml_load((ROOT / f"roles/{role}/meta/argument_specs.yml").read_text(encoding="utf-8"))
         options = spec["argument_specs"]["main"]["options"]
         mine = {name: form for name, form in expectations.INPUTS.items() if name.startswith(f"{role}_")}
         for name, form in mine.items():

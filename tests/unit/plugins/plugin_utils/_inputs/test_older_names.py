@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import older_names, openhpc, rules
 
@@ -202,7 +202,7 @@ def test_each_entry_says_what_it_means() -> None:
 
 
 def test_the_playbook_sets_each_input() -> None:
-    plays = yaml.safe_load((ROOT / "playbooks/groups.yml").read_text(encoding="utf-8"))
+    plays = yaml_load((ROOT / "playbooks/groups.yml").read_text(encoding="utf-8"))
     tasks = {task["name"]: task for play in plays for task in play["tasks"]}
     named = {other for entry in older_names.table().values() for other in entry.get("sets", [])}
     defaults = set(meaning().inputs)

@@ -38,12 +38,13 @@ def _names(node: ast.stmt, package: list[str]) -> Iterator[str]:
         yield from _names(t.cast("ast.stmt", child), package)
 
 
-@pytest.mark.parametrize("source", EVERY, ids=[str(source.relative_to(zipapp.ROOT)) for source in EVERY])
-def test_imports_are_those_that_the_parser_finds(source: Path) -> None:
-    text = source.read_text(encoding="utf-8")
-    expected = {name for node in ast.parse(text).body for name in _names(node, [source.parent.name])}
+def test_imports_are_those_that_the_parser_finds() -> None:
+    assert len(EVERY) > 100
+    for source in EVERY:
+        text = source.read_text(encoding="utf-8")
+        expected = {name for node in ast.parse(text).body for name in _names(node, [source.parent.name])}
 
-    assert zipapp.imports(text, [source.parent.name]) == expected
+        assert zipapp.imports(text, [source.parent.name]) == expected, source
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

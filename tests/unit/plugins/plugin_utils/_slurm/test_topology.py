@@ -6,7 +6,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import topology
 from ansible_collections.hpcai.gpucluster.tests.patience import cheap
@@ -52,7 +52,7 @@ def test_blocks_carry_their_sizes() -> None:
 
 
 def test_yaml_has_the_form_of_topology_yaml() -> None:
-    assert yaml.safe_load(topology.render({"a1": "s/l1", "a2": "s/l2"}, "tree", form="yaml")) == [
+    assert yaml_load(topology.render({"a1": "s/l1", "a2": "s/l2"}, "tree", form="yaml")) == [
         {
             "topology": "default",
             "cluster_default": True,
@@ -65,7 +65,7 @@ def test_yaml_has_the_form_of_topology_yaml() -> None:
             },
         }
     ]
-    assert yaml.safe_load(topology.render({"a[1-2]": "b1"}, "block", form="yaml", block_sizes=[2], name="x")) == [
+    assert yaml_load(topology.render({"a[1-2]": "b1"}, "block", form="yaml", block_sizes=[2], name="x")) == [
         {
             "topology": "x",
             "cluster_default": True,
