@@ -11,6 +11,7 @@ in its modules copy and template.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import typing as t
 from pathlib import Path
@@ -72,20 +73,24 @@ def _writers(path: Path) -> list[tuple[str, int]]:
 
 
 FILES = sorted(path for folder in ("modules", "module_utils") for path in (PLUGINS / folder).rglob("*.py"))
-FOUND = {path: _writers(path) for path in FILES}
+
+
+@functools.cache
+def _found() -> dict[Path, list[tuple[str, int]]]:
+    return {path: _writers(path) for path in FILES}
 
 
 def test_files_are_written_by_the_one_writer() -> None:
     expect_none(
         f"{place(path)}:{line}: {name} may leave a secret open; call whole_file.replace or Host.write"
-        for path, found in FOUND.items()
+        for path, found in _found().items()
         for name, line in found
         if name not in ALLOWED.get(path.relative_to(PLUGINS).as_posix(), {})
     )
 
 
 def test_the_list_of_other_writers_is_not_too_long() -> None:
-    found = {path.relative_to(PLUGINS).as_posix(): {name for name, _line in calls} for path, calls in FOUND.items()}
+    found = {path.relative_to(PLUGINS).as_posix(): {name for name, _line in calls} for path, calls in _found().items()}
     expect_none(
         f"{place(__file__, file)}: {name} is not called there any more; remove it from the list"
         for file, names in ALLOWED.items()
