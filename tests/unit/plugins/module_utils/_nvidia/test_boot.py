@@ -240,7 +240,7 @@ def test_the_program_waits_for_the_driver_at_boot(tmp_path: Path) -> None:
     # work: the driver comes once the program has asked for it.
     start = f"until [ -s {log} ]; do sleep 0.1; done; mv {tmp_path}/ready.json {tmp_path}/config.json"
     with subprocess.Popen(["sh", "-c", start]):
-        command = [tmp_path / "program", "boot", tmp_path / "settings.json"]
+        command = [str(tmp_path / "program"), "boot", str(tmp_path / "settings.json")]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
 
     assert done.stderr == ""
