@@ -106,26 +106,24 @@ def test_a_log_gets_the_summary_on_standard_error_only(project: Path) -> None:
 
 
 def test_only_a_run_that_reached_its_end_is_an_example(project: Path) -> None:
+    file, whole = project / "play.yml", [["Change a", "Break", "Mend", "Wait", "Fail on b", "Tell"]]
+    text = file.read_text(encoding="utf-8")
     stopped = [{**PLAY, "tasks": [*PLAY["tasks"][:3], {"name": "Fail", "ansible.builtin.fail": {}}]}]
-    whole = (project / "play.yml").read_text(encoding="utf-8")
-    (project / "play.yml").write_text(yaml.safe_dump(stopped, sort_keys=False), encoding="utf-8")
+    file.write_text(yaml.safe_dump(stopped, sort_keys=False), encoding="utf-8")
     play(project, "--limit", "a")
     assert recorded(project) == []
 
-    (project / "play.yml").write_text(whole, encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     play(project, "--limit", "a")
     play(project, "--limit", "a", GPUCLUSTER_PROGRESS="none")
-    assert recorded(project) == [["Change a", "Break", "Mend", "Wait", "Fail on b", "Tell"]]
-
-    (project / "play.yml").write_text(yaml.safe_dump(stopped, sort_keys=False), encoding="utf-8")
-    play(project, "--limit", "a")
-    assert recorded(project) == [["Change a", "Break", "Mend", "Wait", "Fail on b", "Tell"]]
-
+    assert recorded(project) == whole
     # Check mode is another kind of run.
-    play(project, "--limit", "a", "--check", "--skip-tags", "x")
-    (project / "play.yml").write_text(whole, encoding="utf-8")
     play(project, "--limit", "a", "--check")
-    assert len(recorded(project)) == 2
+    assert recorded(project) == whole * 2
+
+    file.write_text(yaml.safe_dump(stopped, sort_keys=False), encoding="utf-8")
+    play(project, "--limit", "a")
+    assert recorded(project) == whole * 2
 
 
 def test_a_log_gets_a_line_at_intervals(project: Path) -> None:
