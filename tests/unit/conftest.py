@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from ansible.plugins.loader import init_plugin_loader
 from hypothesis import HealthCheck, settings
 
@@ -16,3 +18,12 @@ settings.register_profile("gate", derandomize=True, deadline=None, suppress_heal
 # Hypothesis itself does without chance where it finds the variable CI.
 settings.register_profile("developer", deadline=None, derandomize=False)
 settings.load_profile("developer")
+
+# Nothing that is imported and collected becomes garbage, so nothing looks for garbage in it.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage of the tests from now on."""
+    gc.freeze()
+    gc.enable()
