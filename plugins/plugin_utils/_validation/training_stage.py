@@ -26,7 +26,9 @@ Raw = t.Mapping[str, t.Any]
 # Seconds between two looks at a job, and steps between two lines of progress.
 _LOOK = 3
 # What the trainer writes while all is well.
-_WELL = re.compile(r"^(\S+: [\d,]+ parameters,|step \d+/|checkpoint of step|resumed from step).*$", re.MULTILINE)
+_WELL = re.compile(
+    r"^(\S+: [\d,]+ parameters,|step \d+/|checkpoint of step|training stood still|resumed from step).*$", re.MULTILINE
+)
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED")
 _ALIVE = (*_WAITING, "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED")
 # The runs of a stage, with what the report calls them.

@@ -287,6 +287,15 @@ def test_a_variable_of_the_job_is_left_to_the_nodes() -> None:
     assert script.count("'$SCRATCH'") == 2
 
 
+def test_checkpoints_are_written_to_local_drives_where_that_is_wanted() -> None:
+    given: dict[str, t.Any] = {"training_recipe": "tiny", "gpucluster_hardware": {}}
+    script = rendered(**given, training_local_checkpoints="$SCRATCH")
+
+    assert "--checkpoints \"$run/checkpoints\" --local-checkpoints '$SCRATCH'" in script
+    assert is_shell(script)
+    assert "--local-checkpoints" not in rendered(**given)
+
+
 STAGE = load("stage")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pickle
 import stat
-import sys
 import tempfile
 import types
 import typing as t
@@ -33,31 +32,6 @@ class Program:
 
 
 @pytest.fixture
-def reader(monkeypatch: pytest.MonkeyPatch) -> t.Any:
-    """Return the module checkpoint with one rank, and a PyTorch that reads the metadata of a checkpoint as it does."""
-
-    def read(_state: t.Any, checkpoint_id: str) -> None:
-        pickle.loads((Path(checkpoint_id) / ".metadata").read_bytes())
-
-    names = ("torch", "torch.distributed", "torch.distributed.checkpoint", "torch.distributed.checkpoint.state_dict")
-    for name in names:
-        module: t.Any = types.ModuleType(name)
-        monkeypatch.setitem(sys.modules, name, module)
-        parent, _dot, last = name.rpartition(".")
-        if parent:
-            setattr(sys.modules[parent], last, module)
-    sys.modules[names[1]].broadcast_object_list = lambda found, src: None  # type: ignore[attr-defined]
-    sys.modules[names[2]].load = read  # type: ignore[attr-defined]
-    sys.modules[names[3]].get_state_dict = lambda *_all: ({}, {})  # type: ignore[attr-defined]
-    sys.modules[names[3]].set_state_dict = lambda *_all, **_more: None  # type: ignore[attr-defined]
-    monkeypatch.delitem(sys.modules, "gpucluster_train.checkpoint", raising=False)
-    mask = os.umask(0o022)
-    yield load("checkpoint")
-    os.umask(mask)
-    sys.modules.pop("gpucluster_train.checkpoint", None)
-
-
-@pytest.fixture
 def kept(tmp_path: Path) -> Path:
     """Return the checkpoints of an earlier attempt, one of which has a program in it."""
     directory = tmp_path / "run/checkpoints"
@@ -71,11 +45,12 @@ def kept(tmp_path: Path) -> Path:
 
 
 def resume(reader: t.Any, directory: Path) -> int | None:
-    checkpoints = reader.Checkpoints(directory, 0)
-    step: int | None = checkpoints.latest()
-    if step is not None:
-        checkpoints.load(step, None, None)
-    return step
+    checkpoints = reader.Checkpoints(directory, 0, None)
+    found = checkpoints.latest()
+    if found is None:
+        return None
+    checkpoints.load(found.step, None, None)
+    return int(found.step)
 
 
 def test_a_run_goes_on_from_its_own_checkpoint(reader: t.Any, kept: Path, tmp_path: Path) -> None:
@@ -126,19 +101,19 @@ def test_the_pointer_names_a_checkpoint_of_its_directory(reader: t.Any, kept: Pa
 def test_all_ranks_get_the_refusal(reader: t.Any, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[t.Any] = []
     monkeypatch.setattr(
-        reader.dist, "broadcast_object_list", lambda found, src: sent.append(pickle.loads(pickle.dumps(found)))
+        reader.dist, "broadcast_object_list", lambda found, src, group: sent.append(pickle.loads(pickle.dumps(found)))
     )
     give(kept, ATTACKER, 0o755)
     with pytest.raises(TRUST.TrustError):
-        reader.Checkpoints(kept, 0)
+        reader.Checkpoints(kept, 0, None)
 
-    assert isinstance(sent[-1][0], TRUST.TrustError)
+    assert isinstance(sent[-1][0][1], TRUST.TrustError)
 
 
 def test_what_a_run_writes_can_be_read_again(reader: t.Any, tmp_path: Path) -> None:
     """Many distributions let the group of a user write, by the umask of a login."""
     os.umask(0o002)
-    reader.Checkpoints(tmp_path / "run/checkpoints", 0)
+    reader.Checkpoints(tmp_path / "run/checkpoints", 0, None)
 
     assert stat.S_IMODE((tmp_path / "run/checkpoints").stat().st_mode) & 0o022 == 0
 

@@ -40,6 +40,13 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--directory", type=Path, help="where log.jsonl and TensorBoard events go (default: none are written)")
     add("--checkpoints", type=Path, help="where checkpoints go; a complete one there is resumed (default: none)")
     add("--checkpoint-every", type=int, help="steps between checkpoints (default: proof.checkpoint_every)")
+    add("--local-checkpoints", type=Path, help="directory on a local drive where they are written first, as $SCRATCH")
+    add(
+        "--checkpoint-mode",
+        choices=["go-on", "wait"],
+        default="go-on",
+        help="whether training goes on while a checkpoint is written; that needs memory for a copy of the state",
+    )
     add("--device", choices=["auto", "cuda", "cpu"], default="auto")
     add("--precision", choices=["bf16", "fp32"], help="of the computation (default: bf16 on GPUs, fp32 on CPUs)")
     add("--compile", choices=["blocks", "model", "none"], help="torch.compile (default: blocks on GPUs, none on CPUs)")

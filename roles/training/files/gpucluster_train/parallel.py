@@ -27,7 +27,7 @@ if t.TYPE_CHECKING:
 
 # Minutes that a collective may wait for a rank. Slurm ends the step earlier when a rank dies.
 PATIENCE = 30
-# Process groups that have ended. They are kept, because their destructor can wait for ever (see ending.py).
+# Process groups that have ended, or will. They are kept, because their destructor can wait for ever (see ending.py).
 _ENDED: list[t.Any] = []
 
 
@@ -81,6 +81,13 @@ def joined(world: World) -> Iterator[None]:
     finally:
         _ENDED.append(dist.group.WORLD)
         dist.destroy_process_group()
+
+
+def background_group() -> t.Any:
+    """Return a group of all ranks for threads, which may not use that of the training at the same time."""
+    group = dist.new_group(backend="gloo", timeout=datetime.timedelta(minutes=PATIENCE))
+    _ENDED.append(group)
+    return group
 
 
 def split(model: Decoder, kind: str, world: World, compiled: str, micro_batches: int) -> nn.Module:

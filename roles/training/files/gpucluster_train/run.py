@@ -16,8 +16,8 @@ import typing as t
 import torch
 import torch.distributed as dist
 
-from . import sizes
-from .checkpoint import CheckpointError, Checkpoints
+from . import parallel, sizes
+from .checkpoint import Checkpoints, can_go_on
 from .log import Log
 from .step import DivergedError, Trainer
 
@@ -45,7 +45,10 @@ class Run:
         self.log: Log = Log(options.directory, world.first)
         self.checkpoints: Checkpoints | None = None
         if options.checkpoints and not options.bench and options.backend == "torch":
-            self.checkpoints = Checkpoints(options.checkpoints, world.rank)
+            group, wait = parallel.background_group(), options.checkpoint_mode == "wait"
+            self.checkpoints = Checkpoints(options.checkpoints, world.rank, group, options.local_checkpoints, wait)
+        # Seconds for which training stood still for the checkpoint on its way, and for all.
+        self.stall, self.stalled, self.is_kept = 0.0, 0.0, True
         every = options.checkpoint_every
         self.every = recipe.proof.checkpoint_every if every is None else every
         self.trainer = self._trainer()
@@ -75,23 +78,30 @@ class Run:
         """Run all steps that are left, and return the exit status."""
         start = self._resume()
         self._greet(start)
+        if self.checkpoints and self.options.checkpoint_mode == "go-on" and not can_go_on():
+            text = f"torch {torch.__version__} has no async_save: training stands still while a checkpoint is written"
+            self.log.event("checkpoint_mode", text)
+        begin = time.monotonic()
         try:
             status = self._steps(start)
         except DivergedError as error:
-            kept = f"; the last checkpoint is of step {self._kept()}" if self.checkpoints else ""
+            self._collect()
+            found = self.checkpoints.latest() if self.checkpoints else None
+            kept = f"; the last checkpoint is of step {found and found.step}" if self.checkpoints else ""
             self.log.event("diverged", f"STOPPED: {error}{kept}", reason=str(error))
             return EXIT_DIVERGED
+        self._stood(time.monotonic() - begin)
         self._summary()
         return status
 
-    def _kept(self) -> int | None:
-        return self.checkpoints.latest() if self.checkpoints else None
-
     def _resume(self) -> int:
         """Return the step after which training goes on."""
-        step = self._kept()
-        if step is None or self.checkpoints is None:
+        found = self.checkpoints.latest() if self.checkpoints else None
+        if found is None or self.checkpoints is None:
             return 0
+        step = found.step
+        for why in found.passed:
+            self.log.event("checkpoint_damaged", f"CHECKPOINT NOT USED: {why}; the one before is used", reason=why)
         begin = time.monotonic()
         self.checkpoints.load(step, self.trainer.model, self.trainer.optimizer)
         took = round(time.monotonic() - begin, 3)
@@ -133,7 +143,9 @@ class Run:
         before = None
         fault = Fault(None if start else self.options.fault, self.world.rank)
         for step in range(start + 1, self.steps + 1):
-            fault.strike(step, self.trainer)
+            fault.strike(step, self.trainer, self.checkpoints)
+            if self.checkpoints and self.checkpoints.ready():
+                self._collect()
             pending = self.trainer.step(step, self.stopping)
             stop = bool(before and self._watch(before))
             before = pending
@@ -141,13 +153,13 @@ class Run:
             if stop or due or step == self.steps:
                 stop = self._watch(before) or stop
                 before = None
-                saved = self._save(step)
+                self._save(step)
                 if stop and step < self.steps:
+                    self._collect()
                     self.log.event("stop", f"stopped by a signal after step {step}", step=step)
                     return EXIT_AGAIN
-                if step == self.steps and not saved:
-                    return EXIT_NO_CHECKPOINT
-        return 0
+        self._collect()
+        return 0 if self.is_kept else EXIT_NO_CHECKPOINT
 
     def _watch(self, pending: Pending) -> bool:
         """Wait for a step and log it; return whether a rank asked to stop."""
@@ -189,20 +201,46 @@ class Run:
             f"  {int(left // 60)} min {int(left % 60)} s left"
         )
 
-    def _save(self, step: int) -> bool:
-        """Write a checkpoint; training goes on without it if that fails. Return whether all is well."""
+    def _save(self, step: int) -> None:
+        """Begin to write a checkpoint, when the one before is complete; training goes on without it if that fails."""
         if self.checkpoints is None:
-            return True
+            return
+        self._collect()
+        begin = time.monotonic()
         self.trainer.pause()
-        try:
-            about = {"step": step, "sequences": step * self.recipe.batch.total}
-            saved = self.checkpoints.save(step, self.trainer.model, self.trainer.optimizer, about)
-        except CheckpointError as error:
-            self.log.event("checkpoint_failed", f"NO CHECKPOINT of step {step}: {error}", step=step, reason=str(error))
-            return False
-        rate = saved["bytes"] / max(saved["seconds"], 1e-3) / 1e9
-        self.log.event("checkpoint", f"checkpoint of step {step}: {saved['seconds']} s, {rate:.2f} GB/s", **saved)
-        return True
+        about = {"step": step, "sequences": step * self.recipe.batch.total}
+        self.checkpoints.save(step, self.trainer.model, self.trainer.optimizer, about)
+        self.stall = time.monotonic() - begin
+
+    def _collect(self) -> None:
+        """Wait for the checkpoint on its way, if there is one, and tell what became of it."""
+        begin = time.monotonic()
+        written = self.checkpoints.result() if self.checkpoints else None
+        if written is None:
+            return
+        stall = self.stall + time.monotonic() - begin
+        self.stalled += stall
+        self.is_kept = not written.fault
+        step, size, seconds, fault = written
+        if fault:
+            self.log.event("checkpoint_failed", f"NO CHECKPOINT of step {step}: {fault}", step=step, reason=fault)
+            return
+        rate = size / max(seconds, 1e-3) / 1e9
+        self.log.event(
+            "checkpoint",
+            f"checkpoint of step {step}: training stood still {stall:.3f} s, written in {seconds} s, {rate:.2f} GB/s",
+            step=step,
+            bytes=size,
+            seconds=seconds,
+            stall_seconds=round(stall, 3),
+        )
+
+    def _stood(self, seconds: float) -> None:
+        """Tell how long training stood still for checkpoints."""
+        if self.checkpoints and self.stalled:
+            part = self.stalled / seconds
+            text = f"training stood still {self.stalled:.2f} s of {seconds:.2f} s for checkpoints ({part:.2%})"
+            self.log.event("stood_still", text, stall_seconds=round(self.stalled, 3), seconds=round(seconds, 3))
 
     def _summary(self) -> None:
         """Write the result: the mean of the measured steps, as the recipe wants it."""
@@ -236,13 +274,15 @@ class Fault:
         self.number = int(number or 0)
         self.mine = int(victim or 0) == rank
 
-    def strike(self, step: int, trainer: Trainer) -> None:
-        """Do it, if it is its time and this is its rank."""
+    def strike(self, step: int, trainer: Trainer, checkpoints: Checkpoints | None) -> None:
+        """Do it, if it is its time and this is its rank. A kill waits for the checkpoint on its way."""
         if self.kind == "slow" and self.mine:
             time.sleep(self.number / 1000)
         if step != self.number or not self.mine:
             return
         if self.kind == "kill":
+            if checkpoints:
+                checkpoints.join()
             os.kill(os.getpid(), signal.SIGKILL)
         if self.kind == "nan":
             with torch.no_grad():
