@@ -31,7 +31,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_r
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.plain_shell import forget_habits
 
-from . import elastic, gpu, live, machine, page, slurm, validation
+from . import elastic, gpu, live, machine, page, slurm, training, validation
 from .text import Sample, render, sample
 
 if t.TYPE_CHECKING:
@@ -41,6 +41,7 @@ CONFIG = "/etc/gpucluster/monitoring.json"
 CHECK_CONFIG = "/etc/gpucluster/check.json"
 _FILE = re.compile(r"gpucluster_([a-z]+)\.prom")
 SECONDS = 20.0  # for one command
+_Figure = t.TypeVar("_Figure")
 _EXPECTED = (NvidiaSmiError, ParseError, slurm.SlurmError, OSError, ValueError, LookupError)
 
 
@@ -66,7 +67,7 @@ class Collectors:
     def wanted(self) -> dict[str, Callable[[], list[Sample]]]:
         """Return the collectors that this machine needs."""
         known = {"gpu": self._gpus, "xid": self._xids, "slurm": self._slurm, "machine": self._machine}
-        known.update(oom=self._oom, validation=self._validation)
+        known.update(oom=self._oom, validation=self._validation, training=self._training)
         return {name: known[name] for name in self._config["collectors"]}
 
     def _gpus(self) -> list[Sample]:
@@ -123,7 +124,7 @@ class Collectors:
             now = live.read(about["prometheus"], live.fetched)
             style, brief = self._host.read(about["style"]), self._brief()
             troubles = [*self.troubles, trouble] if trouble else self.troubles
-            text = page.page(state, now, style, time.time(), about["cluster"], brief, troubles)
+            text = page.page(state, now, style, time.time(), about["cluster"], brief, troubles, self._trained[0])
             self._host.write(about["path"], text)
         return []
 
@@ -137,6 +138,18 @@ class Collectors:
     def _validation(self) -> list[Sample]:
         return validation.samples(validation.parse(self._host.read(validation.PATH)))
 
+    @functools.cached_property
+    def _trained(self) -> tuple[dict[str, t.Any], str]:
+        """Return the last training, or why it is not known. It is asked for once, because storage can hang."""
+        found, reason = attempt("training", lambda: [training.read(self._host, sys.argv[0])])
+        return (found[0] if found else {}), reason.partition(": ")[2]
+
+    def _training(self) -> list[Sample]:
+        found, reason = self._trained
+        if reason:
+            raise ValueError(reason)
+        return training.samples(found)
+
     def _machine(self) -> list[Sample]:
         path = f"{self._check.get('state_dir') or '/run/gpucluster-check'}/state.json"
         text = self._host.read(path)
@@ -147,7 +160,7 @@ class Collectors:
         ]
 
 
-def attempt(name: str, collector: Callable[[], Iterable[Sample]]) -> tuple[list[Sample], str]:
+def attempt(name: str, collector: Callable[[], Iterable[_Figure]]) -> tuple[list[_Figure], str]:
     """Run one collector; return its figures or, if it failed in any way, none and the reason."""
     try:
         return list(collector()), ""
@@ -178,7 +191,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status."""
     parser = argparse.ArgumentParser(prog="gpucluster-metrics", description="Write the figures of this machine.")
     parser.add_argument("--config", default=CONFIG, help=f"configuration (default: {CONFIG})")
+    parser.add_argument("--training", metavar="RUNS", help="print the last training below a directory, and end")
     options = parser.parse_args(argv)
+    if options.training:
+        return training.main(options.training)
     forget_habits()
     os.environ["SLURM_BITSTR_LEN"] = "0"  # squeue then prints all tasks of an array
     host = Host(feeding_runner(SECONDS))

@@ -55,19 +55,20 @@ def page(
     cluster: str = "",
     brief: Record | None = None,
     troubles: Sequence[str] = (),
+    trained: Record | None = None,
 ) -> str:
     """
     Return the page.
 
     state is None if there is no answer of Slurm to show, brief if the last validation is not known. troubles are the
-    reasons of the collectors whose figures are missing.
+    reasons of the collectors whose figures are missing. trained is the last training, if it is known.
     """
     missing = list(troubles)
     parts: list[tuple[t.Any, tuple[t.Any, ...]]] = []
     if state:
         parts = [(_keys, (state,)), (_nodes, (state,)), (_users, (state, live)), (_jobs, (state,))]
     keys, *tables = [_shown(missing, part, *known) for part, known in parts] or [""]
-    last = _shown(missing, _validation, brief)
+    last = _shown(missing, _validation, brief) + _shown(missing, _training, trained or {})
     worst = _worst(state, live, missing)
     head = _head(worst, live, now, cluster)
     body = "".join([*head, keys, *_missing(missing), *_alerts(live), *tables, last])
@@ -253,6 +254,15 @@ def _validation(brief: Record | None) -> Iterator[str]:
     rows = [(row["title"], f"{row['slowest']:.4g} {row['unit']}", row["who"] or "") for row in _known(brief)]
     if rows:
         yield _table("Slowest figures of the last validation", ("operation", "figure", "nodes"), rows)
+
+
+def _training(found: Record) -> Iterator[str]:
+    """Yield the goodput of the last training; users may have written anything."""
+    if found:
+        at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(found["time"]))
+        yield "<h2>Last training</h2>"
+        yield f"<p>Job {_text(found['job'])} of {_text(found['user'])}, {at}: "
+        yield f"goodput {100 * found['goodput']:.1f} % of {found['seconds']:,.0f} s, {found['faults']:.0f} faults</p>"
 
 
 def _known(brief: Record) -> list[Record]:

@@ -263,7 +263,16 @@ def resume(undisturbed: Run, disturbed: Run, steps: int) -> Verdict:
     if part > RESUME_LOSS:
         values = f"step {again['step']} had {first['loss']:.6g}, then {again['loss']:.6g}"
         return FAIL, f"{text}, {RESUME_LOSS:g} is allowed: {values}"
-    return PASS, text
+    return PASS, f"{text}{goodput(disturbed)}"
+
+
+def goodput(run: Run) -> str:
+    """Return which share of the time of a run went into steps that stayed, in words; nothing if it is not known."""
+    seconds = (run.ended or 0) - (run.begun or 0)
+    useful = sum(float(event["step_ms"]) for event in run.steps.values()) / 1000
+    if not 0 < useful <= seconds:
+        return ""
+    return f"; goodput {useful / seconds:.1%} of the {seconds:.0f} s from its first line to its last"
 
 
 def _difference(done: tuple[Raw, Raw]) -> float:

@@ -32,6 +32,9 @@ class Run:
     # Steps that were done twice: the event of the first time, and the one of the second time.
     repeated: list[tuple[Event, Event]] = dataclasses.field(default_factory=list)
     broken_lines: int = 0
+    # When the first and the last event were written, in seconds since 1970.
+    begun: float | None = None
+    ended: float | None = None
 
     @property
     def last_step(self) -> int:
@@ -58,6 +61,7 @@ _LISTS = {
     "stop": "stops",
 }
 _COUNTS = {"start": ("first_step",), "step": ("step",)}
+_MOST_TIME = 10**11
 _MOST = 10**8  # above each number of steps, and each time in milliseconds
 
 
@@ -100,6 +104,9 @@ def read(text: str) -> Run:
 def add(run: Run, event: Event) -> None:
     """Add one event, in the order of the log."""
     kind = event["event"]
+    when = event.get("time")
+    if isinstance(when, (int, float)) and 0 < when < _MOST_TIME:
+        run.begun, run.ended = run.begun or when, when
     if kind == "start" and run.steps:
         run.lost.append((int(event["first_step"]), run.last_step))
     if kind == "step":

@@ -49,7 +49,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_firewall": {"_system"},
     "_motd": {"_system"},
     "_software": set(),
-    "_monitoring": {"_health", "_nvidia", "_slurm", "_system"},
+    "_monitoring": {"_health", "_nvidia", "_slurm", "_system", "_torchrun"},
     "_training": set(),
     "_torchrun": {"_slurm", "_system", "_training"},
 }

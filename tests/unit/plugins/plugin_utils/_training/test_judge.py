@@ -287,7 +287,26 @@ def test_the_steps_that_were_done_twice_decide_and_not_the_final_loss() -> None:
     assert message == (
         "killed after step 55, resumed at step 51; final loss 4.3820, undisturbed 9.0000;"
         " the loss of 5 steps that were done twice differs by at most 5.6e-06"
+        "; goodput 21.6% of the 173 s from its first line to its last"
     )
+
+
+def test_the_goodput_of_a_killed_run_counts_each_step_once() -> None:
+    lines = [(0.0, start()), *((float(n), step(n, 1000.0)) for n in range(1, 36)), (50.0, start(first=31))]
+    lines += [(float(n + 20), step(n, 1000.0)) for n in range(31, 61)]
+    timed = [json.dumps({**json.loads(text), "time": 1000 + when}) for when, text in lines]
+
+    status, message = judge.resume(good(), run(*timed), 60)
+
+    assert status == "pass"
+    assert message.endswith("; goodput 75.0% of the 80 s from its first line to its last")
+
+
+@pytest.mark.parametrize("when", ["soon", None, math.inf, -1, 1e300])
+def test_a_run_with_odd_times_has_no_goodput(when: t.Any) -> None:
+    lines = [json.dumps({**json.loads(text), "time": when}) for text in (start(), step(1), step(2))]
+
+    assert judge.goodput(run(*lines)) == ""
 
 
 def test_a_resume_without_a_step_that_was_done_twice_proves_nothing() -> None:
