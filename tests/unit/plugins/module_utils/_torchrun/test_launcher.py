@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import json
+import random
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._torchrun import judge, launcher, record, words
-
-if t.TYPE_CHECKING:
-    from pathlib import Path
 
 HEALTHY = '{"node": "x", "status": "healthy", "checks": [{"check": "mounts", "status": "healthy", "reason": ""}]}\n'
 SICK = '{"node": "x", "checks": [{"check": "gpu_count", "status": "unhealthy", "reason": "found 7 of 8"}]}\n'
@@ -309,6 +308,34 @@ def test_a_rank_is_slow_after_three_windows() -> None:
     ]
     assert slow_lines([[10, 10, 10, 10.9]] * 5) == []
     assert slow_lines([[10, 10, 10, 19]] * 5, gpu=False) == []
+
+
+def recorded() -> list[float]:
+    """Return the own times of healthy ranks of H200 and H100, each as a ratio to the faster one of its window."""
+    found = list[float]()
+    for path in sorted((Path(__file__).parents[3] / "fixtures/training").glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            event = json.loads(line)
+            if event["event"] == "ranks":
+                found += [time / min(event["compute_ms"]) for time in event["compute_ms"]]
+    return found
+
+
+def test_fifty_healthy_runs_name_nobody() -> None:
+    """
+    Simulated from what was recorded: 16 ranks, 60 windows in each run.
+
+    The trainer recorded its time before the collectives, which is not only the forward pass. The first window of a run,
+    with its compilation, is among them.
+    """
+    times, chance = recorded(), random.Random(38)
+    assert len(times) == 48
+    for _run in range(50):
+        windows = [[100 * chance.choice(times) for _rank in range(16)] for _window in range(60)]
+        assert slow_lines(windows) == []
+        # A rank that is slower by an eighth is named in the same noise.
+        lines = slow_lines([[*window[:15], 1.125 * window[15]] for window in windows])
+        assert [line.partition(" needs")[0] for line in lines] == ["SLOW: rank 15 on gpu8"]
 
 
 def test_a_phase_without_steps_is_no_hang() -> None:
