@@ -190,6 +190,8 @@ def test_each_rank_has_an_empty_directory_of_its_own_on_a_local_drive(
     monkeypatch.setenv("SCRATCH", str(tmp_path / "drive"))
     first = STORE.local(Path("$SCRATCH"), shared, 0)
     (first / "step-00000010").mkdir()
+    (first / "left").symlink_to(tmp_path)
+    (first / "file").touch()
     other = STORE.local(Path("$SCRATCH"), tmp_path / "another run", 0)
 
     assert stat.S_IMODE(first.stat().st_mode) == 0o700

@@ -75,7 +75,10 @@ def local(above: Path, directory: Path, rank: int) -> Path:
     own.mkdir(mode=0o700, parents=True, exist_ok=True)
     trust.check(str(own), {os.getuid()}, trust.trusted_above())
     for left in own.iterdir():
-        shutil.rmtree(left)
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
     return own
 
 
