@@ -56,6 +56,9 @@ class Progress:
         if self.file < 0:
             return
         if self.optimizer is None:
+            # torch.distributed.checkpoint makes such a step before it reads a checkpoint.
+            if not any(group.get("lr", 1) for group in optimizer.param_groups):
+                return
             self.optimizer = id(optimizer)
             self.first = known_step(optimizer)
             with contextlib.suppress(ValueError):

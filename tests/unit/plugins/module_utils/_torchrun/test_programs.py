@@ -114,7 +114,9 @@ def test_the_hook_runs_after_the_import_and_before_the_sitecustomize_of_the_mach
         """
         import os, types, torch
         assert torch.TCPStore().made and os.environ["SITE"] == "ran"
-        optimizer = types.SimpleNamespace(state={"w": {"step": 41}})
+        optimizer = types.SimpleNamespace(state={"w": {"step": 1}}, param_groups=[{"lr": 0.0}, {"lr": 0.0}])
+        torch.hooks[0](optimizer, (), {})  # to read a checkpoint
+        optimizer.state["w"]["step"], optimizer.param_groups[1]["lr"] = 41, 0.1
         torch.hooks[0](optimizer, (), {})
         torch.hooks[0](types.SimpleNamespace(state={}), (), {})
         """
