@@ -129,6 +129,8 @@ class Agent:
             file.write(pkgutil.get_data(__package__, "hook.py") or b"")
         for number in _FORWARDED:
             signal.signal(number, self._signalled)
+        # Slurm sends it to each process of the step, and torchrun would end before the ranks have a checkpoint.
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         child = subprocess.Popen(
             command(self.task, self.node),
             stdin=subprocess.DEVNULL,
@@ -137,6 +139,7 @@ class Agent:
             env=environment(os.environ, self.directory, self.task["nodes"][:2]),
             start_new_session=True,
         )
+        signal.signal(signal.SIGUSR1, self._signalled)
         pumps = [threading.Thread(target=self._pump, args=(child.stdout, 1), daemon=True)]
         pumps.append(threading.Thread(target=self._pump, args=(child.stderr, 2), daemon=True))
         for thread in (*pumps, threading.Thread(target=self._listen, daemon=True)):
