@@ -41,9 +41,10 @@ _KILL_SECONDS = 15.0
 _STACK_SECONDS = 3.0
 # torchrun says which rank failed first on its node.
 _FAILED = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
-# What torchrun itself says of a failed rank, which is no cause.
+# What torchrun and ft_launcher themselves say, which is no cause.
 _TORCHRUN = re.compile(
     r"torch[./]distributed|ChildFailedError|Sending process|elastic|^[=-]{5}|FAILED$|Root Cause|Failures:"
+    r"|\[(ft_launcher|RankMonServer)\d+@|\] \[workload:"
     r"|^\s*(rank|exitcode|time|host|error_file|traceback)\s*:"
 )
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
@@ -55,8 +56,7 @@ def command(task: t.Mapping[str, t.Any], node: str) -> list[str]:
     place = [
         f"--nnodes={len(task['nodes'])}",
         f"--node-rank={task['nodes'].index(node)}",
-        f"--master-addr={task['nodes'][0]}",
-        f"--master-port={task['port']}",
+        f"--rdzv-endpoint={task['nodes'][0]}:{task['port']}",  # ft_launcher 0.4 does not use --master-addr
         "--max-restarts=0",
     ]
     return [*task["torchrun"], *place, *task["arguments"]]

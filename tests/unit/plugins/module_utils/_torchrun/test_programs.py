@@ -61,7 +61,7 @@ def test_a_container_gets_the_program_and_the_directory() -> None:
 
 def test_each_node_has_its_place() -> None:
     assert agent.command(TASK, "gpu3") == [
-        *("torchrun", "--nnodes=2", "--node-rank=1", "--master-addr=gpu1", "--master-port=20101"),
+        *("torchrun", "--nnodes=2", "--node-rank=1", "--rdzv-endpoint=gpu1:20101"),
         *("--max-restarts=0", "--nproc-per-node=8", "t.py"),
     ]
 
@@ -76,6 +76,18 @@ def test_the_cause_is_what_the_program_wrote() -> None:
         "[rank2]: RuntimeError: [./gloo/transport/tcp/pair.cc:534] Connection closed by peer"
     )
     assert agent.failed("", 3) == {"status": 3, "local": None, "pid": None, "cause": ""}
+
+
+def test_ft_launcher_names_the_rank_and_is_no_cause() -> None:
+    """Version 0.7.0 wrote these lines on a machine without GPUs; paths and the name of the machine are shortened."""
+    text = (Path(__file__).parent / "ft_launcher-0.7.txt").read_text(encoding="utf-8")
+
+    found = agent.failed(f"{text}config.yaml: the key data is missing\n", 1)
+    assert found == {"status": -9, "local": 0, "pid": 818, "cause": "config.yaml: the key data is missing"}
+    # Version 0.4.1, where the rank ended with status 1.
+    line = "[2026-11-27 22:10:43,090] [ERROR] [ft_launcher6316@vm] failed (exitcode: 1) local_rank: 1 (pid: 6427) of binary"
+    found = agent.failed(f"{line}\nno config is there\n", 1)
+    assert found == {"status": 1, "local": 1, "pid": 6427, "cause": "no config is there"}
 
 
 def test_what_a_process_started_is_found() -> None:
