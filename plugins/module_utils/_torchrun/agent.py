@@ -44,7 +44,7 @@ _FAILED = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d
 # What torchrun and ft_launcher themselves say, which is no cause.
 _TORCHRUN = re.compile(
     r"torch[./]distributed|ChildFailedError|Sending process|elastic|^[=-]{5}|FAILED$|Root Cause|Failures:"
-    r"|\[(ft_launcher|RankMonServer)\d+@|\] \[workload:"
+    r"|\[(INFO|WARNING)\] \[(ft_launcher|RankMonServer|\S+\] \[workload:)|failed \(exitcode|Some rank\(s\) exited"
     r"|^\s*(rank|exitcode|time|host|error_file|traceback)\s*:"
 )
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER

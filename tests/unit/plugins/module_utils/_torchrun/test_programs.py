@@ -82,11 +82,12 @@ def test_ft_launcher_names_the_rank_and_is_no_cause() -> None:
     """Version 0.7.0 wrote these lines on a machine without GPUs; paths and the name of the machine are shortened."""
     text = (Path(__file__).parent / "ft_launcher-0.7.txt").read_text(encoding="utf-8")
 
-    found = agent.failed(f"{text}config.yaml: the key data is missing\n", 1)
+    found = agent.failed(f"config.yaml: the key data is missing\n{text}", 1)
     assert found == {"status": -9, "local": 0, "pid": 818, "cause": "config.yaml: the key data is missing"}
-    # Version 0.4.1, where the rank ended with status 1.
-    line = "[2026-11-27 22:10:43,090] [ERROR] [ft_launcher6316@vm] failed (exitcode: 1) local_rank: 1 (pid: 6427) of binary"
-    found = agent.failed(f"{line}\nno config is there\n", 1)
+    # Parts of lines of version 0.4.1, where the rank ended with status 1.
+    warning = "[2026-11-27 22:10:25,311] [WARNING] [ft_launcher6316@vm] GPU Health checks disabled: Unable"
+    line = "[2026-11-27 22:10:43,090] [ERROR] [ft_launcher6316@vm] failed (exitcode: 1) local_rank: 1 (pid: 6427)"
+    found = agent.failed(f"{warning}\n{line}\nno config is there\n", 1)
     assert found == {"status": 1, "local": 1, "pid": 6427, "cause": "no config is there"}
 
 
