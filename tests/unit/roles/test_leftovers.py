@@ -10,15 +10,13 @@ import fcntl
 import os
 import threading
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.hpcai.gpucluster.roles.slurm.files import leftovers
 from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, wait_until, within
 from ansible_collections.hpcai.gpucluster.tests.unit.support.role_values import role_values
-
-if t.TYPE_CHECKING:
-    from pathlib import Path
 
 ME, OTHER, JOB = os.getuid(), 64999, 17
 needs_root = pytest.mark.skipif(ME != 0, reason="files of another user need root")
@@ -59,9 +57,12 @@ class Node:
         self.process(OTHER + 1, title=f"slurmstepd: [{job}.extern]", exe=exe)
 
     def left(self) -> list[str]:
-        """Return what is left in both places."""
+        """Return what is left in both places, also while it is removed."""
         return sorted(
-            str(path.relative_to(self.shm.parent)) for place in (self.shm, self.tmp) for path in place.rglob("*")
+            str((Path(above) / name).relative_to(self.shm.parent))
+            for place in (self.shm, self.tmp)
+            for above, directories, files in os.walk(place)
+            for name in (*directories, *files)
         )
 
     def fill(self) -> None:
