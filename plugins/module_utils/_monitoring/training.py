@@ -48,7 +48,7 @@ class _Entry(t.NamedTuple):
 
 def main(runs: str) -> int:
     """Print the last training as JSON, or nothing."""
-    print(json.dumps(last(runs, time.time())))
+    sys.stdout.write(f"{json.dumps(last(runs, time.time()))}\n")
     return 0
 
 

@@ -221,16 +221,17 @@ class Run:
         stall = self.stall + time.monotonic() - begin
         self.stalled += stall
         self.is_kept = not written.fault
-        step, size, seconds, fault = written
-        if fault:
-            self.log.event("checkpoint_failed", f"NO CHECKPOINT of step {step}: {fault}", step=step, reason=fault)
+        step, seconds = written.step, written.seconds
+        if written.fault:
+            text = f"NO CHECKPOINT of step {step}: {written.fault}"
+            self.log.event("checkpoint_failed", text, step=step, reason=written.fault)
             return
-        rate = size / max(seconds, 1e-3) / 1e9
+        rate = written.bytes / max(seconds, 1e-3) / 1e9
         self.log.event(
             "checkpoint",
             f"checkpoint of step {step}: training stood still {stall:.3f} s, written in {seconds} s, {rate:.2f} GB/s",
             step=step,
-            bytes=size,
+            bytes=written.bytes,
             seconds=seconds,
             stall_seconds=round(stall, 3),
         )
