@@ -13,6 +13,7 @@ import typing as t
 
 NAME = "torchrun.jsonl"
 _MOST = 64 << 20  # bytes of events that are read
+_DAMAGED = 100  # lines; each start that is killed can leave one, and to refuse millions takes minutes
 Event = dict[str, t.Any]
 
 
@@ -59,11 +60,19 @@ def read(path: str) -> list[Event]:
 
 
 def read_owned(path: str) -> tuple[int, list[Event]]:
-    """Return the UID of the owner of a file, and its events."""
+    """Return the UID of the owner of a file, and its events up to where too many lines are damaged."""
     with open(path, encoding="utf-8", errors="replace", opener=_own_to_read) as file:
         owner = os.fstat(file.fileno()).st_uid
         lines = file.read(_MOST).splitlines()
-    return owner, [event for event in map(_event, lines) if event]
+    events, damaged = list[Event](), 0
+    for event in map(_event, lines):
+        if event:
+            events.append(event)
+        else:
+            damaged += 1
+        if damaged > _DAMAGED:
+            break
+    return owner, events
 
 
 def _own_to_read(path: str, flags: int) -> int:

@@ -63,7 +63,7 @@ def test_what_a_user_planted_is_passed_over(tmp_path: Path) -> None:
     events(tmp_path, "2", age=-1000)  # of the future
     events(tmp_path, "3", age=-1).write_text("nonsense", encoding="utf-8")
     events(tmp_path, "4", age=-2).write_text('{"event": "steps", "time": 1, "segment": []}\n', encoding="utf-8")
-    os.truncate(events(tmp_path, "5", age=-3), (16 << 20) + 1)
+    os.truncate(events(tmp_path, "5", age=-3), (4 << 20) + 1)
     path = events(tmp_path, "6", age=-4)
     path.unlink()
     os.mkfifo(path)
@@ -73,6 +73,24 @@ def test_what_a_user_planted_is_passed_over(tmp_path: Path) -> None:
         os.utime(path, (NOW + number, NOW + number))
 
     assert training.last(str(tmp_path), NOW)["job"] == "1"
+
+
+def test_the_files_of_one_user_hide_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(10, 19):
+        path = events(tmp_path, str(number), user="mallory")
+        path.write_text("nonsense", encoding="utf-8")
+        os.utime(path, (NOW, NOW))
+    events(tmp_path, "7", age=50)
+    asked: list[Path] = []
+    summaries = goodput.summaries
+
+    def noted(paths: t.Iterable[Path]) -> goodput.Known:
+        asked.extend(paths)
+        return summaries(asked[-1:])
+
+    monkeypatch.setattr(goodput, "summaries", noted)
+    assert training.last(str(tmp_path), NOW)["job"] == "7"
+    assert len(asked) == 4
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")

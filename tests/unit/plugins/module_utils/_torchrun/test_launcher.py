@@ -348,6 +348,17 @@ def test_a_phase_without_steps_is_no_hang() -> None:
     assert watch.fault(300.0) is None
 
 
+def test_behind_too_many_damaged_lines_nothing_is_read(tmp_path: Path) -> None:
+    """A user could write millions of them, and each costs the reader time."""
+    path = tmp_path / record.NAME
+    line = '{"event": "begin", "time": 1}\n'
+    path.write_text(f"{line}{'0' + chr(10)}" * 100 + line, encoding="utf-8")
+    assert len(record.read(str(path))) == 101
+
+    path.write_text(line + "0\n" * 101 + line, encoding="utf-8")
+    assert len(record.read(str(path))) == 1
+
+
 def test_a_job_that_was_killed_has_a_summary(tmp_path: Path) -> None:
     path = tmp_path / record.NAME
     lines = [
