@@ -32,7 +32,6 @@ INTEGRATION = (*PYTEST, "--dist=loadfile", "tests/integration")
 def gates(stage: Path) -> list[Part]:
     """Return the parts that need no machines. C(stage) is a copy of the collection in a tree with its name."""
     root = stage.parents[2]
-    python = "{}.{}".format(*sys.version_info[:2])
     packages = (
         "-p",
         "ansible_collections.hpcai.gpucluster.plugins",
@@ -69,7 +68,8 @@ def gates(stage: Path) -> list[Part]:
         # From the checkout, as a user does.
         _gate("integration", _here(*INTEGRATION)),
         _gate("ansible-lint", *checks),
-        _gate("sanity", _staged(stage, "ansible-test", "sanity", "--python", python, "--requirements")),
+        # pylint takes longer than all the rest of it. Users run the plugins; the part pylint reads the tests, too.
+        _gate("sanity", _sanity(stage, "--skip-test", "pylint"), _sanity(stage, "--test", "pylint", "plugins")),
         _gate(
             "package",
             _staged(stage, "ansible-galaxy", "collection", "build", "--output-path", str(root / "dist")),
@@ -96,6 +96,11 @@ def cores(stage: Path, folder: Path) -> list[Part]:
         parts.append(_gate(f"core-{release}", *tests)._replace(applies="*"))
         parts.append(Part(f"core-{release}-lab", _after(install, lab), repeat=True, applies="*"))
     return parts
+
+
+def pylint(stage: Path) -> Part:
+    """Return the gate that reads all Python files with pylint."""
+    return _gate("pylint", _sanity(stage, "--test", "pylint"))._replace(applies="*")
 
 
 def newer_python() -> str:
@@ -126,6 +131,11 @@ def _staged(stage: Path, *words: str, **more: str) -> Command:
     """Return a command in the copy of the collection, which it imports by its name."""
     root = str(stage.parents[2])
     return Command(words, stage, {"ANSIBLE_COLLECTIONS_PATH": root, "PYTHONPATH": root, **more})
+
+
+def _sanity(stage: Path, *words: str) -> Command:
+    python = "{}.{}".format(*sys.version_info[:2])
+    return _staged(stage, "ansible-test", "sanity", "--python", python, "--requirements", *words)
 
 
 def _molecule(name: str, folder: Path, more: dict[str, str]) -> Callable[[int], Sequence[Command]]:

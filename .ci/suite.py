@@ -161,7 +161,7 @@ def every_part(stage: Path, folder: Path) -> tuple[list[Part], list[Part], dict[
     cores = parts.cores(stage, folder)
     if not cores:
         missing[f"no Python {parts.PYTHONS[-1]} or newer"] = [f"core-{release}" for release in parts.CORES]
-    return test, [*machines.values(), *cores], missing
+    return test, [*machines.values(), parts.pylint(stage), *cores], missing
 
 
 @contextlib.contextmanager
