@@ -264,9 +264,8 @@ def test_the_command_line_is_judged_as_well(playbook: str, given: str, said: Sai
     assert output.count("TASK [") == 1
 
 
-@pytest.mark.parametrize("word", ["false", "no", "0"])
-def test_switches_in_words_pass_and_switch_off(word: str, said: Said) -> None:
-    given = ["-e", f"gpucluster_containers={word} slurm_pam_adopt={word} slurm_private_tmp={word} slurm_x11={word}"]
+def test_switches_in_words_pass_and_switch_off(said: Said) -> None:
+    given = ["-e", "gpucluster_containers=no slurm_pam_adopt=false slurm_private_tmp=no slurm_x11=0"]
 
     code, output = said(_inventory(), CHECK, *given)
 
@@ -292,12 +291,6 @@ def test_a_password_that_slurm_cannot_read_is_not_shown(said: Said) -> None:
     assert code != 0
     assert "StoragePass: Slurm cannot read a quotation mark inside of a value" in output, output[-3000:]
     assert "ter2" not in output
-
-
-def test_right_input_passes(said: Said) -> None:
-    code, output = said(_inventory(users_accounts=[ALICE]))
-
-    assert code == 0, output[-3000:]
 
 
 def test_shared_state_allows_two_controllers(said: Said) -> None:
@@ -334,10 +327,8 @@ def test_input_is_checked_once_in_a_run(said: Said, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reached"),
     [
-        (["playbooks/gpu_clocks.yml"], {"gpu1", "gpu2"}),
         (["playbooks/gpu_clocks.yml", "--limit", "gpu2"], {"gpu2"}),
         (["playbooks/check.yml", "--limit", "slurm-master"], {"head"}),
-        (["playbooks/users.yml", "--check"], {"head", "gpu1", "gpu2"}),
     ],
 )
 def test_a_playbook_alone_reaches_the_machines_of_older_groups(
@@ -349,7 +340,7 @@ def test_a_playbook_alone_reaches_the_machines_of_older_groups(
 
 
 def test_input_of_all_machines_is_checked_by_tasks_of_one(said: Said) -> None:
-    code, output = said(_storage())
+    code, output = said(_storage(users_accounts=[ALICE]))
 
     assert code == 0, output[-3000:]
     assert not re.findall(r"gpu[12] : ok=", output)
@@ -364,17 +355,16 @@ OF_ROLES: dict[str, tuple[dict[str, t.Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("role", OF_ROLES)
-def test_what_only_a_role_finds_is_refused_before_any_machine_is_touched(role: str, said: Said) -> None:
+def test_what_only_a_role_finds_is_refused_before_any_machine_is_touched(said: Said) -> None:
     inventory = _storage()
-    variables, sentence = OF_ROLES[role]
-    inventory["all"]["hosts"]["gpu2"].update(variables)
+    for variables, _sentence in OF_ROLES.values():
+        inventory["all"]["hosts"]["gpu2"].update(variables)
 
     code, output = said(inventory)
 
     assert code != 0
     assert "Wrong input. No machine was touched." in output, output[-3000:]
-    assert sentence in output
+    assert [sentence for _variables, sentence in OF_ROLES.values() if sentence not in output] == [], output
     assert "(gpu2)" in output
     assert "UNREACHABLE" not in output
 
@@ -409,16 +399,10 @@ def test_only_machines_whose_input_needs_facts_are_checked_late(said: Said) -> N
     assert "gpu1" not in late[1]
 
 
+# One part that begins with the check, and those with plays before it. test_cluster_groups.py reads the others.
 PARTS: dict[str, dict[str, t.Any]] = {
-    "users": {"users_accounts": [ALICE, {"name": "bob", "uid": 2001}]},
     "storage": {"nfs_mounts": [{"path": "/home", "sourc": "filer:/home"}]},
-    "gpu": {"gpu_clocks": "fast"},
-    "health": {"health_checks": {"gpu_cout": {}}},
-    "containers": {"enroot_config": {"ENROOT_MOUNT_HOMES": True}},
-    "slurm": {"slurm_config": {"KillWiat": 30}},
-    "container_images": {"enroot_images": ["a b"]},
-    "gpu_clocks": {"users_acounts": []},
-    "teardown": {"slurm_state_directory": "relative"},
+    "slurm": {"slurm_x11": "maybe"},
     "node_remove": {"slurm_user_uid": 0},
 }
 
@@ -426,15 +410,14 @@ PARTS: dict[str, dict[str, t.Any]] = {
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_alone_checks_the_input_as_well(part: str, said: Said) -> None:
     """One input of the part itself, and one of another part: every entry point judges all input."""
-    others = {"slurm_x11": "maybe"}
+    variables = {**PARTS[part], "scratch_mode": 493}
 
-    for variables in (PARTS[part], others):
-        code, output = said(_storage(**variables), f"playbooks/{part}.yml", "-e", "node=gpu1")
+    code, output = said(_storage(**variables), f"playbooks/{part}.yml", "-e", "node=gpu1")
 
-        assert code != 0
-        assert re.search(rf"(Wrong input\. No machine was touched\.|{next(iter(variables))})", output), output[-3000:]
-        assert next(iter(variables)) in output
-        assert "UNREACHABLE" not in output
+    assert code != 0
+    assert "Wrong input. No machine was touched." in output
+    assert [name for name in variables if name not in output] == [], output[-3000:]
+    assert "UNREACHABLE" not in output
 
 
 def test_the_input_is_checked_once(said: Said) -> None:
@@ -464,8 +447,7 @@ def test_a_node_that_is_more_than_a_node_is_not_removed(said: Said) -> None:
     assert "UNREACHABLE" not in output
 
 
-@pytest.mark.parametrize("limit", ["gpu1", "all"])
-def test_the_machine_of_the_keys_has_to_answer(limit: str, run: Run, tmp_path: Path) -> None:
+def test_the_machine_of_the_keys_has_to_answer(run: Run, tmp_path: Path) -> None:
     """The machine gpu1 is this one and has munge. In check mode it stays as it is."""
     inventory = _inventory()
     inventory["all"]["hosts"]["gpu1"] = {
@@ -480,7 +462,7 @@ def test_the_machine_of_the_keys_has_to_answer(limit: str, run: Run, tmp_path: P
     code, output = run(
         inventory,
         "playbooks/slurm.yml",
-        *("--check", "--limit", limit, "--tags", "munge"),
+        *("--check", "--limit", "gpu1", "--tags", "munge"),
         PATH=f"{tmp_path}:{os.environ['PATH']}",
         ANSIBLE_CALLBACK_RESULT_FORMAT="json",
     )
@@ -508,8 +490,7 @@ def test_without_a_controller_no_user_of_a_machine_is_removed(removed: str, said
     assert ("PLAY [Configure every machine and its users]" in output) == (removed != "games")
 
 
-@pytest.mark.parametrize("limit", ["all", "gpu2"])
-def test_a_user_with_jobs_is_not_changed(limit: str, run: Run, tmp_path: Path) -> None:
+def test_a_user_with_jobs_is_not_changed(run: Run, tmp_path: Path) -> None:
     """The controller is this machine, with an account 'games' and a squeue that has a job of it."""
     inventory = _inventory(users_deleted=[{"name": "games", "system": True}], slurm_containment="none")
     inventory["all"]["hosts"]["head"] = {
@@ -524,7 +505,7 @@ def test_a_user_with_jobs_is_not_changed(limit: str, run: Run, tmp_path: Path) -
 
     code, output = run(
         inventory,
-        *("playbooks/users.yml", "--check", "--tags", "users", "--limit", limit),
+        *("playbooks/users.yml", "--check", "--tags", "users", "--limit", "gpu2"),
         PATH=f"{tmp_path}:{os.environ['PATH']}",
         ANSIBLE_CALLBACK_RESULT_FORMAT="json",
     )
