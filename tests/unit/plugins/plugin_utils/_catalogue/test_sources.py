@@ -42,7 +42,7 @@ def test_every_figure_is_that_of_its_sources(record: Record) -> None:
     file, entry = VM_SIZES / f"{name.lower()}.yml", place(hardware_sources.PATH, f"{name}:")
 
     expect_none(
-        f"{place(file, path.split('.')[1])}: {path[1:]} is {found}, but the sources say "
+        f"{place(file, path.split('.')[1] + ':')}: {path[1:]} is {found}, but the sources say "
         f"{'nothing' if said is None else said}: correct it, or add its source to {entry}, entry `{name}`"
         for path, (found, said) in hardware_sources.differences(record).items()
     )
