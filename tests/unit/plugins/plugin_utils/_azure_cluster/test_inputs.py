@@ -12,6 +12,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster im
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.tests.unit.support import azure_clusters
 from ansible_collections.hpcai.gpucluster.tests.unit.support.azure_clusters import cluster, gpu_set
+from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
 # A modulus of 1,024 bits, all of them set.
 RSA_1024 = (
@@ -342,8 +343,18 @@ def test_default_subnets_do_not_overlap(name: str) -> None:
 
 def test_sizes_are_those_of_the_catalogue() -> None:
     azure = {name for name in records.names() if name.startswith("Standard_")}
+    found = {size.name for size in sizes.load().values()}
 
-    assert {size.name for size in sizes.load().values()} == azure
+    expect_none(
+        [
+            f"{place(sizes.FILE, 'sizes:')}: add a row `{name}: {{temp_gib: GIB}}  # the page of its source`"
+            for name in sorted(azure - found)
+        ]
+        + [
+            f"{place(sizes.FILE, f'{name}:')}: remove the row, because Azure has no size {name}"
+            for name in sorted(found - azure)
+        ]
+    )
 
 
 def test_every_default_has_a_value_of_its_type() -> None:
