@@ -11,6 +11,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.hpcai.gpucluster.plugins.filter.nccl_environment import FilterModule
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
+from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
 nccl_environment = FilterModule().filters()["nccl_environment"]
 
@@ -24,16 +25,22 @@ def test_every_record_gives_settings_that_nccl_conf_takes(name: str) -> None:
 
 
 def test_relaxed_ordering_is_for_nd_sizes_with_a_fabric() -> None:
-    ordered = {
-        name for name in records.names() if "NCCL_IB_PCI_RELAXED_ORDERING" in nccl_environment(records.find(name))
+    variable = "NCCL_IB_PCI_RELAXED_ORDERING"
+    unordered = {"Standard_ND40rs_v2", "Standard_ND128isr_NDR_GB200_v6", "Standard_ND128isr_GB300_v6"}
+    found = {name: records.find(name) for name in records.names()}
+    wanted = {
+        name
+        for name, record in found.items()
+        if name.startswith("Standard_ND") and record["infiniband"]["hcas"] and name not in unordered
     }
+    ordered = {name for name, record in found.items() if variable in nccl_environment(record)}
 
-    assert ordered == {
-        "Standard_ND96asr_v4",
-        "Standard_ND96amsr_A100_v4",
-        "Standard_ND96isr_H100_v5",
-        "Standard_ND96isr_H200_v5",
-    }
+    expect_none(
+        f"{place(records.DIRECTORY / f'{name.lower()}.yml', 'environment:')}: "
+        f"{'add' if name in wanted else 'remove'} `{variable}: 1`, "
+        f"or change `unordered` in {place(__file__, 'unordered =')}"
+        for name in sorted(wanted ^ ordered)
+    )
 
 
 def test_single_node_job_hides_the_file_of_nccl_conf() -> None:
