@@ -13,9 +13,11 @@ from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.table import CHECKS
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import ladder
+from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
 ROOT = Path(__file__).parents[5]
-RULES = yaml_load((ROOT / "roles/repair/files/ladder.yml").read_text(encoding="utf-8"))
+LADDER = ROOT / "roles/repair/files/ladder.yml"
+RULES = yaml_load(LADDER.read_text(encoding="utf-8"))
 
 RESET = ["gpu_reset", "reboot", "replace"]
 BOOT = ["reboot", "redeploy", "replace"]
@@ -132,7 +134,20 @@ def test_there_are_enough_planted_pairs() -> None:
 
 
 def test_every_check_of_the_health_program_has_a_rule_and_every_rule_a_check() -> None:
-    assert {rule["check"] for rule in RULES} == {*CHECKS, "*"}
+    found, wanted = {rule["check"] for rule in RULES}, {*CHECKS, "*"}
+    others, row = place(LADDER, "check: '*'"), place("docs/repair.md", "a check that the table does not have")
+
+    expect_none(
+        [
+            f"{others}: add above it the rule  - {{check: {name}, steps: [reboot, or none for a person], category: "
+            f'HpcGenericFailure, source: "ours: the reason"}}, and name `{name}` in the table of {row}'
+            for name in sorted(wanted - found)
+        ]
+        + [
+            f"{place(LADDER, f'check: {name},')}: remove the rule, because there is no check {name}"
+            for name in sorted(found - wanted)
+        ]
+    )
 
 
 def test_every_rule_is_usable_and_names_a_category_of_azure() -> None:
