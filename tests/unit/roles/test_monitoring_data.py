@@ -90,6 +90,8 @@ def _lacks(rule: dict[str, t.Any]) -> t.Iterator[str]:
     """Yield what an alert lacks, with the file and the line for it."""
     name, used = str(rule["alert"]), series(rule["expr"])
     here = f"{place(ALERTS, f'alert: {name}')}, alert {name}"
+    if [one["alert"] for one in RULES].count(name) > 1:
+        yield f"{here}: give the new alert another name, because {name} stands there twice"
     if not used:
         yield f"{here}: expr reads no series that an exporter serves"
     yield from _without_source(ALERTS, used)
@@ -99,7 +101,8 @@ def _lacks(rule: dict[str, t.Any]) -> t.Iterator[str]:
         yield f"{here}: annotations must have summary, action and page, and no other"
     if f"`{name}`" not in PAGE.partition("## Alerts")[2]:
         yield f"{place('docs/monitoring.md', '| alert | fires if |')}: add the row  | `{name}` | what makes it fire |"
-    fired = [one for one in TESTS if name in one["promql_expr_test"][1]["exp_samples"][0]["labels"]]
+    sample = f'{{alertname="{name}"}}'
+    fired = [one for one in TESTS if one["promql_expr_test"][1]["exp_samples"][0]["labels"] == sample]
     planted = {str(one["input_series"]) for one in fired}
     wanted = alternatives(rule["expr"])
     if len(planted) < wanted:
