@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records, rules
+from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +48,12 @@ def test_the_catalogue_has_the_sizes_that_the_project_promises() -> None:
 
 
 def test_a_file_is_named_after_its_size() -> None:
-    assert sorted(path.stem for path in records.DIRECTORY.glob("*.yml")) == sorted(name.lower() for name in NAMES)
+    expect_none(
+        f"{place(records.DIRECTORY / f'{stem}.yml', 'name:')}: the name {found['name']} belongs into the file "
+        f"{found['name'].lower()}.yml: rename the file, or correct the name"
+        for stem, found in records.load().items()
+        if found["name"].lower() != stem
+    )
 
 
 def test_every_record_answers_what_templates_ask(record: dict[str, t.Any]) -> None:
