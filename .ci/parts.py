@@ -69,7 +69,7 @@ def gates(stage: Path) -> list[Part]:
         _gate("integration", _here(*INTEGRATION)),
         _gate("ansible-lint", *checks),
         # pylint takes longer than all the rest of it. Users run the plugins; the part pylint reads the tests, too.
-        _gate("sanity", _sanity(stage, "--skip-test", "pylint"), _sanity(stage, "--test", "pylint", "plugins")),
+        _gate("sanity", _sanity(stage, "--skip-test", "pylint"), _sanity(stage, "--test", "pylint", "plugins/")),
         _gate(
             "package",
             _staged(stage, "ansible-galaxy", "collection", "build", "--output-path", str(root / "dist")),
