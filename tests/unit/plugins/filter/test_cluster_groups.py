@@ -18,9 +18,9 @@ from ansible_collections.hpcai.gpucluster.tests.patience import cheap
 PLAYBOOKS = sorted((Path(__file__).parents[4] / "playbooks").glob("*.yml"))
 # Alone they have no machines; the lab has our groups.
 WITHOUT_MACHINES = {"bundle_install", "check_controller", "groups", "lab_up"}
-# They only read, or others import them after the check.
+# They do not begin with the check: they apply no role's inputs to all machines, or others import them after it.
 UNCHECKED = {"bundle", "check", "check_input", "image", "pinning", "repair", "slurm_owner", "validate"}
-# Plays come before their check; tests/integration/check_input runs them.
+# Plays come before their check. tests/integration runs them.
 CHECKED_LATER = {"azure_scale", "node_remove", "storage"}
 
 
