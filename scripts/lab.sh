@@ -21,7 +21,7 @@ up() {
   [ -z "${GPUCLUSTER_MIRROR:-}" ] || note_mirror
   say "Start control, login, gpu1 and gpu2 (containers with systemd, Debian 13)"
   "${as_root[@]}" "$PWD/.venv/bin/ansible-playbook" playbooks/lab_up.yml
-  say "Make the cluster: ansible-playbook site.yml (the first time it compiles Slurm, about five minutes on two cores)"
+  say "Make the cluster: ansible-playbook site.yml (the first time it compiles Slurm, three to five minutes on two cores)"
   ansible-playbook site.yml
   if [ -d "$gpus" ]; then
     say "The cluster is ready. Its GPUs are those of this machine, and no setting of them was changed. InfiniBand is not part of the lab."
