@@ -5,18 +5,20 @@
 Runs ansible-lint, with one syntax check of all playbooks.
 
 By itself, ansible-lint starts ansible-playbook for each playbook, each role and each import of a playbook, which took
-most of its time. The names that are replaced here are private to ansible-lint;
-patch.object raises AttributeError if a release lacks one.
+most of its time. It also asks again and again which kind of file a path is. The names that are replaced here are
+private to ansible-lint; patch raises AttributeError if a release lacks one.
 """
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 import typing as t
 from unittest.mock import patch
 
 from ansible_compat.runtime import Runtime
+from ansiblelint import file_utils
 from ansiblelint.__main__ import _run_cli_entrypoint
 from ansiblelint.runner import Runner
 
@@ -41,5 +43,6 @@ if __name__ == "__main__":
         patch.object(Runner, "_run_syntax_check_phase", _syntax),
         # The syntax of a playbook that another one imports is checked with all others.
         patch.object(Runtime, "has_playbook", lambda *_words, **_more: True),
+        patch.object(file_utils, "kind_from_path", functools.cache(file_utils.kind_from_path)),
     ):
         _run_cli_entrypoint()
