@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """
-What make bench-fleet measures succeeds on finished nodes, and changes nothing.
+site.yml changes nothing on the finished nodes of make bench-fleet.
 
-Its other runs are left to make bench-fleet: the scenario site runs these playbooks on machines.
+Its other runs are left to make bench-fleet.
 """
 
 from __future__ import annotations
