@@ -116,15 +116,19 @@ def test_a_second_program_waits_and_then_remembers_nothing(tmp_path: Path) -> No
     assert not third.trouble
 
 
-def test_a_drain_that_could_not_be_remembered_is_looked_at_by_the_next_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("marked", [{"clean": False}, {}])  # {}: scontrol gave no answer, and may have drained the node
+@pytest.mark.parametrize("later", [False, True])
+def test_a_drain_that_could_not_be_remembered_is_looked_at_by_the_next_run(
+    tmp_path: Path, marked: dict[str, t.Any], later: bool
+) -> None:
     """Else a node that is well again asks Slurm only in one run out of twelve, and stays drained that long."""
     first, second, third, fourth = (Memory(str(tmp_path), "b") for _number in range(4))
     first.load()
     first.mark = {"clean": True, "quiet": 3}
-    first.save()
     second.load(wait=0.1)
-    second.mark = {"clean": False}
-    second.save()
+    second.mark = dict(marked)
+    for one in (second, first) if later else (first, second):
+        one.save()
     first.close()
 
     third.load(wait=0.1)
