@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import typing as t
 from pathlib import Path
 
 import pytest
 from ansible.module_utils.common.yaml import yaml_load
 
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
@@ -64,3 +66,42 @@ def test_the_check_that_the_fault_names_finds_it(name: str) -> None:
 
     assert before[FAULTS[name]["check"]].status == "healthy"
     assert after[FAULTS[name]["check"]].status == "unhealthy"
+
+
+@pytest.mark.parametrize(
+    ("health", "seconds", "status", "said"),
+    [
+        (
+            "[ $(wc -l < calls) -ge 9 ] || { echo 'gpu_count: unknown: no answer within 30 s'; exit 3; }",
+            PATIENCE,
+            0,
+            "",
+        ),
+        (
+            "echo 'mount: unhealthy: gone'; exit 1",
+            0,
+            1,
+            "not healthy after 0 s; gpucluster-health says: mount: unhealthy: gone\n",
+        ),
+    ],
+)
+def test_a_repaired_node_is_checked_until_a_busy_machine_answers(
+    tmp_path: Path, health: str, seconds: int, status: int, said: str
+) -> None:
+    stubs = {"gpucluster-check": "echo $@ >> calls", "gpucluster-health": health, "sleep": ""}
+    for name, text in stubs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+
+    done = subprocess.run(
+        ["sh", str(PLAYBOOKS / "files/lab_check.sh"), str(seconds)],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        check=False,
+    )
+
+    assert done.returncode == status
+    assert done.stderr.endswith(said)
