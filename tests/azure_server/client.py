@@ -16,7 +16,7 @@ import urllib.request
 from pathlib import Path
 
 # As tests/patience.py, which this package cannot import: it has two names.
-_PATIENCE = 360 * int(os.environ.get("GPUCLUSTER_TEST_PATIENCE") or 1)
+_PATIENCE = 1200 * int(os.environ.get("GPUCLUSTER_TEST_PATIENCE") or 1)
 
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent

@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 lab=${GPUCLUSTER_LAB:?is not set: name a lab that may be removed}
 export GPUCLUSTER_LAB=$lab
-patience=$((180 * ${GPUCLUSTER_TEST_PATIENCE:-1}))
+patience=$((600 * ${GPUCLUSTER_TEST_PATIENCE:-1}))
 work=$(mktemp -d)
 
 fail() {

@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 checkout=$PWD
-patience=$((180 * ${GPUCLUSTER_TEST_PATIENCE:-1}))
+patience=$((600 * ${GPUCLUSTER_TEST_PATIENCE:-1}))
 bundle=$(realpath "$1")
 work=$(realpath -m "${2:-/tmp/gpucluster-offline}")
 lab=${GPUCLUSTER_LAB:-0}

@@ -29,8 +29,8 @@ _BLOCK = re.compile(r"^```console(?: needs=(\w+))?\n(.*?)^```$", re.MULTILINE | 
 _ASKS = re.compile(r"\b(sinfo|squeue|scontrol --details show)\b")
 # What srun says while it waits, which a quick machine does not show.
 _WAITS = re.compile(r"^srun: job \d+ (queued and waiting|has been allocated) .*\n?", re.MULTILINE)
-PATIENCE_SECONDS = 180 * int(os.environ.get("GPUCLUSTER_TEST_PATIENCE") or 1)
-LONGEST_SECONDS = 5 * PATIENCE_SECONDS
+PATIENCE_SECONDS = 600 * int(os.environ.get("GPUCLUSTER_TEST_PATIENCE") or 1)
+LONGEST_SECONDS = 2 * PATIENCE_SECONDS
 # The lines of a long output that tell why it is another one than the page shows.
 _TELLS = re.compile(r"fatal:|ERROR|FAIL|WARN|UNREACHABLE|unhealthy|^ *msg:")
 MOST_LINES = 8

@@ -102,8 +102,8 @@ def test_the_deadline_is_that_of_the_variable(monkeypatch: pytest.MonkeyPatch) -
 
 def test_molecule_reads_the_same_variable() -> None:
     inventory = (ROOT / "molecule/patience.yml").read_text(encoding="utf-8")
-    assert "180 * (lookup('ansible.builtin.env', 'GPUCLUSTER_TEST_PATIENCE') | default(1, true) | int)" in inventory
-    assert "180 * int(os.environ.get(" in (ROOT / "tests/patience.py").read_text(encoding="utf-8")
+    assert "600 * (lookup('ansible.builtin.env', 'GPUCLUSTER_TEST_PATIENCE') | default(1, true) | int)" in inventory
+    assert "600 * int(os.environ.get(" in (ROOT / "tests/patience.py").read_text(encoding="utf-8")
     for path in [ROOT / ".config/molecule/config.yml", *ROOT.glob("molecule/*/molecule.yml")]:
         text = path.read_text(encoding="utf-8")
         assert "--inventory=" not in text or "/molecule/patience.yml" in text, f"{path}: add molecule/patience.yml"

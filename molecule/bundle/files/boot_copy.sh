@@ -13,7 +13,7 @@ begin=$EPOCHSECONDS
 podman run --detach --replace --name "$lab-gpu2" --hostname gpu2 --systemd=always --privileged --network "$lab" --ip "$network.22" \
   --add-host "control:$network.10" --add-host "gpu1:$network.21" --add-host "gpu2:$network.22" \
   --volume "$lab-shared:/shared" --volume "$key:/etc/gpucluster-lab.pub:ro" --rootfs "$root" /sbin/init
-for _attempt in $(seq $((180 * ${GPUCLUSTER_TEST_PATIENCE:-1}))); do
+for _attempt in $(seq $((600 * ${GPUCLUSTER_TEST_PATIENCE:-1}))); do
   if (exec 3<> "/dev/tcp/$network.22/22") 2> /dev/null; then
     echo "$begin"
     exit 0
