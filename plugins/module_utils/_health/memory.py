@@ -29,7 +29,6 @@ class Memory:
         self._directory = directory
         self._boot_id = boot_id
         self._lock: int | None = None
-        self._missed: list[str] = []  # the notes of runs without the lock that this run has read
         self.checks: dict[str, dict[str, t.Any]] = {}
         self.mark: dict[str, t.Any] = {}
         self.verdicts: dict[str, str] = {}  # the last status of each check, for the monitoring
@@ -39,6 +38,10 @@ class Memory:
     def path(self) -> str:
         """Return the path of the memory file."""
         return f"{self._directory}/state.json"
+
+    @property
+    def _missed(self) -> str:
+        return f"{self._directory}/missed"
 
     def load(self, wait: float = 2.0) -> None:
         """Load the stored state; unreadable state counts as empty."""
@@ -55,11 +58,7 @@ class Memory:
                 self.checks, self.mark = checks, dict(kept["mark"])
                 self.verdicts = dict(kept.get("verdicts") or {})
         if self._lock is not None:
-            with contextlib.suppress(OSError):
-                names = os.listdir(self._directory)  # noqa: PTH208
-                self._missed = [f"{self._directory}/{name}" for name in names if name.startswith("missed")]
-        if self._missed:
-            self.mark["clean"] = False
+            self._read_missed()
 
     def save(self) -> None:
         """Write the state atomically, unless another program holds the lock."""
@@ -69,8 +68,8 @@ class Memory:
         kept = {"boot_id": self._boot_id, "checks": self.checks, "mark": self.mark, "verdicts": self.verdicts}
         try:
             whole_file.replace(self.path, json.dumps(kept).encode(), 0o644)
-            for path in self._missed:  # not those that were written since
-                os.unlink(path)  # noqa: PTH108
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self._missed}.read")  # noqa: PTH108
         except OSError as exc:
             self.trouble = f"{self.path}: {exc.strerror}"
 
@@ -78,13 +77,19 @@ class Memory:
         """
         Make the next run query Slurm.
 
-        This run may have drained the node, but cannot store that while another program holds the lock. The file is its
-        own, because the other program, which began before, may store a healthy node only afterwards.
+        This run may have drained the node, but cannot store that while another program holds the lock.
         """
         if not self.mark.get("clean"):
             with contextlib.suppress(OSError):
-                path = f"{self._directory}/missed.{os.getpid()}"
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+                os.close(os.open(self._missed, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+
+    def _read_missed(self) -> None:
+        """Query Slurm if there is a note. Rename it, so that saving deletes no note that was written since."""
+        read = f"{self._missed}.read"
+        with contextlib.suppress(OSError):
+            os.replace(self._missed, read)  # noqa: PTH105
+        if os.path.exists(read):  # noqa: PTH110
+            self.mark["clean"] = False
 
     def close(self) -> None:
         """Release the lock."""

@@ -81,7 +81,7 @@ def test_the_check_that_the_fault_names_finds_it(name: str) -> None:
             "echo 'mount: unhealthy: gone'; exit 1",
             0,
             1,
-            "not healthy after 0 s; gpucluster-health says: mount: unhealthy: gone\n",
+            "The node is not healthy after 0 s; gpucluster-health says: mount: unhealthy: gone\n",
         ),
     ],
 )
@@ -103,5 +103,4 @@ def test_a_repaired_node_is_checked_until_a_busy_machine_answers(
         check=False,
     )
 
-    assert done.returncode == status
-    assert done.stderr.endswith(said)
+    assert (done.returncode, done.stderr) == (status, said)
