@@ -10,7 +10,7 @@ mkdir -p "$(dirname "$directory")"
 exec 9> "$directory.lock"
 flock 9
 # Without the linters, which need a release of their own.
-wanted=$(sed -E '/^(-r |ansible==|ansible-lint|ansible-builder|galaxy-importer)/d' requirements.txt requirements-dev.txt; echo "$package")
+wanted=$(sed -E '/^(-r |ansible==|ansible-lint|galaxy-importer)/d' requirements.txt requirements-dev.txt; echo "$package")
 [ "$(cat "$directory/wanted" 2>/dev/null)" != "$wanted" ] || exit 0
 rm -rf "$directory"
 "$python" -m venv "$directory"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,14 @@ def test_the_other_releases_of_ansible_run_unit_tests_integration_tests_and_the_
     assert found[f"core-{release}"][0].startswith(".ci/core.sh /usr/bin/python3.13 ansible==")
     assert [words.rpartition(" ")[2] for words in found[f"core-{release}"][1:]] == ["tests/unit", "tests/integration"]
     assert found[f"core-{release}-lab"][1] == "molecule test -s cores"
+
+
+def test_the_other_releases_have_each_tool_that_a_test_starts() -> None:
+    left_out = re.findall(r"[a-z]+-[a-z]+", re.findall(r"/\^\((.*)\)/d", (ROOT / ".ci/core.sh").read_text("utf-8"))[0])
+    text = "".join(path.read_text("utf-8") for path in ROOT.glob("tests/*/**/test_*.py"))
+
+    assert left_out
+    assert not [f"take {tool} out of the list in .ci/core.sh" for tool in left_out if tool.replace("-", "_") in text]
 
 
 def test_without_a_newer_python_the_other_releases_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
