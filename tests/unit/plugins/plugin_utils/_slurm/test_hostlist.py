@@ -91,9 +91,14 @@ def test_ten_thousand_names_take_well_under_a_second() -> None:
     assert len(found) == 10_000
 
 
+def test_the_most_hosts_of_slurm_are_not_too_many() -> None:
+    assert len(hostlist.expand(f"n[1-{hostlist.MAX_RANGE}]")) == hostlist.MAX_RANGE
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        f"n,n[1-{hostlist.MAX_RANGE}]",
         "n[1-99999][1-99999]",
         "a[0-9][0-9][0-9][0-9][0-9][0-9]",
         ",".join(f"n{number}x[1-99999]" for number in range(9)),
