@@ -18,6 +18,7 @@ if t.TYPE_CHECKING:
 MOST_LINES = 18
 MOST_CAUSES = 7
 MOST_LAST = 3
+MOST_OF_ONE = 3  # lines of pytest about one failure
 WIDTH = 400
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m")
 _MOLECULE_MARGIN = re.compile(r"^\s*│ ?")
@@ -34,6 +35,8 @@ _NOT_RUN = re.compile(r"^ +msg: +['\"]?not run: (.+?)['\"]?$")
 _SKIPPED = re.compile(r"^SKIPPED \[\d+\] (\S+?)(?::\d+)?: (?:not run: (?P<what>.+)|(?P<reason>.+))$")
 # ruff, yamllint, mypy and ansible-lint name a file and a line; ansible-test writes ERROR in front of them.
 _PLACE = re.compile(r"^[\w./-]+\.\w+:\d+[: ]")
+_PYTEST_SAYS = re.compile(r"^E( |$)")
+_PYTEST_FRAME = re.compile(r"^\S+:\d+: in \S+$")
 _TOOL_SAYS = re.compile(r"^(?:FAILED (?!- RETRYING)|ERROR:? |E  +|.*Idempotence test failed|\* )")
 
 
@@ -45,12 +48,14 @@ class Step:
         self.name = name
         self.causes: list[str] = []
         self._last: list[str] = []
+        self._of_one = 0
         self._task = ""
         self._in_detail = False
 
     def read(self, line: str) -> None:
         """Take one line of the step's output."""
         self._last = [*self._last, line][-MOST_LAST:] if line else self._last
+        self._of_one = self._of_one + 1 if _PYTEST_SAYS.match(line) else 0
         if self._in_detail and not line:
             return
         if self._in_detail and (match := _CONTINUED.match(line)):
@@ -66,6 +71,12 @@ class Step:
         elif line.startswith("...ignoring"):
             self.causes = []
         elif _TOOL_SAYS.match(line) or (_PLACE.match(line) and not self.name.startswith("scenario ")):
+            self._keep(line)
+
+    def _keep(self, line: str) -> None:
+        """Keep what a tool says: each line once, a few of each failure, and no way through the program."""
+        known = any(line.split() == cause.split() for cause in self.causes)
+        if not known and self._of_one <= MOST_OF_ONE and not _PYTEST_FRAME.match(line):
             self.causes.append(line)
 
     def lines(self) -> Iterator[str]:

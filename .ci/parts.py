@@ -44,7 +44,8 @@ def gates(stage: Path) -> list[Part]:
     without = {"GALAXY_IMPORTER_RUN_ANSIBLE_LINT": "false"}
     # Each file whose first line names a shell; those of Markdown and templates are no programs yet.
     shell = (
-        "git grep --untracked -lE '^#! ?/.*[/ ](ba)?sh( |$)' -- ':!*.md' ':!*.py' ':!*.yml' ':!*.j2' | xargs shellcheck"
+        "git grep --untracked -lE '^#! ?/.*[/ ](ba)?sh( |$)' -- ':!*.md' ':!*.py' ':!*.yml' ':!*.j2'"
+        " | xargs shellcheck --format=gcc"
     )
     style = (
         _here("ruff", "check", "--output-format=concise", "."),

@@ -162,6 +162,28 @@ def test_the_last_gate_is_the_one_that_failed(program: t.Any) -> None:
     ]
 
 
+def test_of_many_failures_each_cause_is_shown_once_and_without_the_way_through_the_program(program: t.Any) -> None:
+    failure = """tests/a.py:29: in <module>
+    SIZES = load()
+a/records.py:47: in load
+    return _one()
+E   a.CatalogueError: a.yml: a wrong figure
+E     one
+E     two
+E     three
+"""
+    again = failure.replace("E   ", "E       ")
+    log = f"== pytest (3 s)\n{failure}____ ERROR ____\n{again}tests/b.py:9: AssertionError\n"
+
+    assert program.failures(log) == [
+        "failed: pytest",
+        "    E   a.CatalogueError: a.yml: a wrong figure",
+        "    E     one",
+        "    E     two",
+        "    tests/b.py:9: AssertionError",
+    ]
+
+
 def test_a_gate_of_a_form_unknown_here_shows_its_last_lines(program: t.Any) -> None:
     assert program.failures("== yamllint --strict . (3 s)\na.yml\n  1:1  error  bad\n") == [
         "failed: yamllint --strict .",
@@ -176,6 +198,7 @@ def test_a_gate_of_a_form_unknown_here_shows_its_last_lines(program: t.Any) -> N
         "plugins/modules/a.py:3:1: F401 `os` imported but unused",
         "docs/a.yml:2:5: [error] wrong indentation (indentation)",
         "plugins/action/a.py:7: error: Missing return statement  [return]",
+        "roles/a/files/a.sh:5:24: note: Double quote to prevent globbing and word splitting. [SC2086]",
         "roles/a/tasks/main.yml:4: yaml[truthy]: Truthy value should be one of [false, true]",
         "ERROR: plugins/modules/a.py:0:0: missing-gplv3-license: GPLv3 license header not found",
     ],
