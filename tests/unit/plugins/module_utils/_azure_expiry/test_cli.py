@@ -488,6 +488,26 @@ def test_the_program_refuses_a_wrong_configuration(tmp_path: t.Any, capsys: pyte
     assert "is not a valid configuration" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "called"),
+    [("status", ["status"]), ("run", ["run"]), ("extend 2d", ["change", "2d"]), ("cancel", ["change", plan.NEVER])],
+)
+def test_each_command_does_what_it_says(
+    words: str, called: list[str], tmp_path: t.Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    for method in ("status", "run", "change"):
+        monkeypatch.setattr(cli.Expiry, method, lambda _self, *given, method=method: done.extend((method, *given)))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(Machine("").settings._asdict()))
+
+    cli.main(["--config", str(path), *words.split()])
+
+    assert done == called
+    with pytest.raises(SystemExit):
+        cli.main(["--config", str(path)])
+
+
 def test_the_program_prints_the_time_and_changes_nothing(
     tmp_path: t.Any, cloud: tuple[Cloud, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -192,10 +192,18 @@ def test_the_same_fault_is_written_once() -> None:
     slurm = FakeSlurm()
     kept: dict[str, t.Any] = {}
 
-    kinds = [mark(slurm, SICK, kept).kind for _round in range(3)]
+    figures = [Verdict("gpu_count", UNHEALTHY, f"expected 8, found {found}") for found in (7, 6, 7)]
+    kinds = [mark(slurm, [figure], kept).kind for figure in figures]
 
     assert kinds == ["drain", "leave", "leave"]
     assert len(slurm.writes()) == 1
+
+
+def test_a_fault_of_a_moment_is_over_with_the_next_check() -> None:
+    slurm = FakeSlurm()
+    kept: dict[str, t.Any] = {}
+
+    assert [mark(slurm, found, kept).kind for found in (WELL, SICK, WELL)] == ["leave", "drain", "resume"]
 
 
 def test_a_new_fault_joins_the_old_one_until_both_are_gone() -> None:
