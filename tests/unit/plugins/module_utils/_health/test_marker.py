@@ -215,6 +215,14 @@ def test_a_new_fault_joins_the_old_one_until_both_are_gone() -> None:
     assert mark(slurm, [*WELL, *verdicts(host_to_device=HEALTHY)]).kind == "resume"
 
 
+def test_of_the_old_faults_only_one_that_passes_now_leaves_the_reason() -> None:
+    slurm = FakeSlurm("IDLE+DRAIN", "NHC: host_to_device, raid: expected something else")
+
+    mark(slurm, [*SICK, *verdicts(host_to_device=HEALTHY, raid=UNKNOWN)])
+
+    assert slurm.reason == "NHC: gpu_count, raid: expected good, found unhealthy"
+
+
 @pytest.mark.parametrize("state", ["DOWN", "DOWN*", "DOWN+NOT_RESPONDING"])
 def test_a_down_node_is_left_alone(state: str) -> None:
     slurm = FakeSlurm(state, "Not responding")
@@ -257,6 +265,18 @@ def test_a_controller_that_does_not_answer_is_asked_again_next_time() -> None:
     slurm.rc = 0
 
     assert mark(slurm, SICK, kept).kind == "drain"
+
+
+def test_a_drain_without_an_answer_is_seen_by_the_next_check() -> None:
+    slurm = FakeSlurm()
+    kept: dict[str, t.Any] = {}
+    mark(slurm, WELL, kept)
+    slurm.rc = 1
+    with pytest.raises(marker.MarkError):
+        mark(slurm, SICK, kept)
+    slurm.rc, slurm.state, slurm.reason = 0, "IDLE+DRAIN", "NHC: gpu_count: expected good, found unhealthy"
+
+    assert mark(slurm, WELL, kept).kind == "resume"
 
 
 def test_reason_fits_one_line_and_breaks_no_quoting() -> None:
