@@ -23,6 +23,12 @@ _FAULT = re.compile(
     r"|invalid|unrecogni[sz]ed|missing|not installed|needs|out of memory|segmentation",
     re.IGNORECASE,
 )
+# A process says so because another one ended: Linux, Gloo, NCCL, and the store of PyTorch.
+_LOST_PEER = re.compile(
+    r"by (remote )?peer|broken pipe|connection refused|remote process exit|ncclRemoteError|IBV_WC_RETRY_EXC_ERR"
+    r"|remote server shutdown|Watchdog caught collective",
+    re.IGNORECASE,
+)
 # Tables and rulers of measuring programs, what NCCL tells of itself, and the middle of a traceback.
 _TABLE = re.compile(r"#|[-=*]{5}|[\d.]+(\s|$)|.*NCCL INFO|(\[rank\d+\]: )?(\s*File \"|Traceback|\s{2})")
 # Lines before the one that says that a process was killed.
@@ -36,12 +42,18 @@ def cause(*texts: str) -> str:
     own = [line.strip() for line in lines if not _SLURM.match(line.strip()) and not _TABLE.match(line)]
     exited = any(_EXITED in line for line in slurm)
     reasons = [line for line in slurm if not _ENDED.search(line) and not (exited and _OTHERS.search(line))]
-    faults = [line for line in own if _EXCEPTION.match(line)] + [line for line in own if _FAULT.search(line)]
+    exceptions = sorted((line for line in own if _EXCEPTION.match(line)), key=lost_peer)
+    faults = exceptions + sorted((line for line in own if _FAULT.search(line)), key=lost_peer)
     killed = [line for line in reasons if _KILLED.search(line)]
     if killed and not faults:
         return " / ".join([*own[-_BEFORE:], killed[0]])
     errors = [line for line in slurm if "error:" in line and "***" not in line]
     return next(iter([*faults, *own, *reasons, *errors, *(line.strip() for line in lines)]), "")
+
+
+def lost_peer(line: str) -> bool:
+    """Return whether a line says only that another process went away, which is no cause where there is another."""
+    return bool(_LOST_PEER.search(line))
 
 
 def own(*texts: str) -> bool:

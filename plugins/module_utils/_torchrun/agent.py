@@ -31,7 +31,7 @@ import typing as t
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import output
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._training import network
 
-from . import hook
+from . import hook, judge
 
 MARK = "\x1egpucluster "
 STACKS, STOP = "stacks", "stop"
@@ -39,8 +39,12 @@ _TAIL = 400  # lines of a program's errors in which its cause is looked for
 _BEAT = 1.0
 _KILL_SECONDS = 15.0
 _STACK_SECONDS = 3.0
-# torchrun says which rank failed first on its node.
-_FAILED = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
+# torchrun and ft_launcher look ten times a second for ranks that ended. They log one of them, then list all.
+_FAILED = [
+    re.compile(r"failed \(exitcode: (?P<status>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)"),
+    re.compile(r"\(local_rank: (?P<local>\d+)\)\s+exitcode\s*: (?P<status>-?\d+) \(pid: (?P<pid>\d+)\)"),
+    re.compile(r"ProcessFailure\(local_rank=(?P<local>\d+), pid=(?P<pid>\d+), exitcode=(?P<status>-?\d+)"),
+]
 # What torchrun and ft_launcher themselves say, which is no cause.
 _TORCHRUN = re.compile(
     r"torch[./]distributed|ChildFailedError|Sending process|elastic|^[=-]{5}|FAILED$|Root Cause|Failures:"
@@ -73,11 +77,17 @@ def environment(old: t.Mapping[str, str], directory: str, hosts: t.Sequence[str]
 
 
 def failed(text: str, code: int) -> dict[str, t.Any]:
-    """Return the status and the local rank that torchrun names first, and the cause that the program wrote."""
+    """
+    Return the status and the local rank that failed first, and the cause that the program wrote.
+
+    Of ranks that ended between two looks, torchrun takes the one with the lowest number.
+    """
     own = "\n".join(line for line in text.splitlines() if not _TORCHRUN.search(line))
     cause = output.cause(own)
-    if found := _FAILED.search(text):
-        return {"status": int(found[1]), "local": int(found[2]), "pid": int(found[3]), "cause": cause}
+    ended = [one.groupdict() for kind in _FAILED for one in kind.finditer(text)]
+    if ended:
+        first = min(ended, key=lambda one: judge.weight(int(one["status"])))
+        return {"cause": cause, **{key: int(value) for key, value in first.items()}}
     return {"status": code, "local": None, "pid": None, "cause": cause or output.cause(text)}
 
 

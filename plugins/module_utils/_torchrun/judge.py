@@ -7,8 +7,11 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._slurm import output
 
 Report = t.Mapping[str, t.Any]
 # Exit statuses that a new start does not change, as in the job script of the trainer.
@@ -17,6 +20,7 @@ AGAIN = 75
 SILENCE = 30.0  # seconds without a report after which a node counts as lost
 _STEPS_OF_HANG = 10
 _KILLED = (-9, -11, -7)
+_RANK = re.compile(r"\[rank(\d+)\]: ")  # PyTorch puts it before each line of an exception
 # How much more time a slow rank needs than the median. CPUs are shared with others.
 _SLOW, _SLOW_CPU, _WINDOWS = 1.10, 2.0, 3
 _STUCK = {"T": "stopped", "t": "stopped", "D": "waits for a device or a file system", "Z": "dead"}
@@ -79,20 +83,26 @@ class Watch:
 
     def fault(self, now: float) -> Fault | None:
         """Return what is wrong, or None."""
-        if bad := [end for end in self.ends.values() if end["status"]]:
-            return self._exited(bad)
+        exited = self._exited([end for end in self.ends.values() if end["status"]])
+        if exited and not is_lost_peer(exited):
+            return exited
         for node in self.nodes:
             silent = now - self.heard.get(node, now)
             if node not in self.ends and silent > SILENCE:
                 return Fault("node lost", node, None, 1, f"no report for {silent:.0f} s")
-        return self._hangs()
+        return exited or self._hangs()
 
-    def _exited(self, bad: list[Report]) -> Fault:
+    def _exited(self, bad: list[Report]) -> Fault | None:
         """Return the fault of the rank that failed first: the others fail because they lost it."""
-        end = min(bad, key=lambda one: (one["status"] not in _KILLED, one["time"]))
-        rank = next((key for key, one in self.ranks.items() if one["pid"] == end["pid"]), None)
+        if not bad:
+            return None
+        end = min(bad, key=lambda one: (weight(one["status"], one["cause"]), one["time"]))
+        mine = {key: one["pid"] for key, one in self.ranks.items() if one["node"] == end["node"]}
+        rank = next((key for key, pid in mine.items() if pid == end["pid"]), None)
         if end["status"] in _KILLED:  # what its program wrote came before
             return Fault("rank failed", end["node"], rank, end["status"], f"killed by signal {-end['status']}")
+        if (said := _RANK.match(end["cause"])) and int(said[1]) in mine:
+            rank = int(said[1])
         text = ": ".join(filter(None, (f"exit status {end['status']}", end["cause"])))
         return Fault("rank failed", end["node"], rank, end["status"], text)
 
@@ -138,6 +148,20 @@ class Watch:
             return ""
         more = f"{100 * (mean / usual - 1):.0f} % more than the median"
         return f"SLOW: rank {key} on {rank['node']} needs {mean:.2f} ms of its own for a forward pass, {more}"
+
+
+def weight(status: int, cause: str = "") -> int:
+    """Return a number that is lower, the surer a rank with an exit status failed by itself."""
+    if status in _KILLED:
+        return 0
+    if status in FINAL or status == AGAIN:
+        return 1
+    return 3 if output.lost_peer(cause) else 2
+
+
+def is_lost_peer(fault: Fault) -> bool:
+    """Return whether a fault only says that a rank lost another one."""
+    return fault.kind == "rank failed" and weight(fault.status, fault.text) == 3
 
 
 def decide(fault: Fault, steps: int, lost: bool, idle_before: bool) -> str:

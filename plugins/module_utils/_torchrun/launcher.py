@@ -38,6 +38,7 @@ _SLURM_PAUSE = 10.0
 _PROBES = 64  # at a time
 _PORT, _PORTS = 20000, 20000
 _GATHER = 1.5  # seconds in which the nodes may say who failed first
+_GATHER_LONG = judge.SILENCE + 2  # the same, as long as all say that they lost another
 _STOP_SECONDS = 25.0
 _STACK_SECONDS = 10.0
 _TELL = 60.0  # seconds between two notes of the steps
@@ -279,13 +280,17 @@ class Launcher:
 
     def _first(self, step: Step, watch: judge.Watch, fault: judge.Fault) -> judge.Fault:
         """Let the other nodes say what they saw, and return the first of their faults."""
-        end = self.world.now() + _GATHER
-        while fault.kind == "rank failed" and len(watch.ends) < len(watch.nodes) and self.world.now() < end:
+        begun = self.world.now()
+        while fault.kind == "rank failed" and len(watch.ends) < len(watch.nodes):
+            is_long = judge.is_lost_peer(fault) and not self.told(watch)
+            if self.world.now() >= begun + (_GATHER_LONG if is_long else _GATHER):
+                break
             got = self._next(step, 0.2)
             if self.over:
                 break
             if got:
                 watch.hear(got[1], self.world.now())
+            fault = watch.fault(self.world.now()) or fault
         return watch.fault(self.world.now()) or fault
 
     def _stacks(self, step: Step, watch: judge.Watch) -> None:

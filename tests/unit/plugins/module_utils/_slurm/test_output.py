@@ -46,6 +46,19 @@ srun: error: gpu2: task 1: Killed
             "bad",
             id="table",
         ),
+        pytest.param(
+            (
+                "[rank0]: RuntimeError: [./gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:37272\n"
+                "[rank3]: ValueError: bad sample\n",
+            ),
+            "[rank3]: ValueError: bad sample",
+            id="peer",
+        ),
+        pytest.param(
+            ("ConnectionResetError: [Errno 104] Connection reset by peer\nwarning: no such option\n",),
+            "ConnectionResetError: [Errno 104] Connection reset by peer",
+            id="only-peer",
+        ),
         pytest.param(("",), "", id="nothing"),
     ],
 )

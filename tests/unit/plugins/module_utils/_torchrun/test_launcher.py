@@ -136,6 +136,47 @@ def test_a_killed_rank_is_named_and_the_training_goes_on(tmp_path: Path) -> None
     assert (fault["node"], fault["back"] >= 7) == ("gpu2", True)
 
 
+@pytest.mark.parametrize(
+    "cause",
+    ["[rank1]: ValueError: bad sample", "ValueError: bad sample"],
+    ids=["named-by-pytorch", "known-by-its-pid"],
+)
+def test_a_rank_that_lost_another_is_named_last(tmp_path: Path, cause: str) -> None:
+    """gpu1 ends first and names its rank 0. That of gpu2 failed before, but took longer to end."""
+    beats = [beat("gpu1", rank(0, 20)), beat("gpu2", rank(1, 20), rank(2, 20)), beat("gpu1", rank(0, 57))]
+    pid = 31 if cause.startswith("[") else 21  # torchrun names rank 2 only, which lost rank 1
+    late = end("gpu2", status=1, pid=pid, cause=cause, time=11.0)
+    slurm = Slurm(tmp_path, "gpu1,gpu2", [*beats, end("gpu1", **PEER), 6, late, ("end", (0, ""))], good("gpu1", "gpu2"))
+
+    slurm.train()
+    assert f"FAULT: rank failed: rank 1 on gpu2 exit status 1: {cause}" in slurm.said
+
+
+def test_a_status_that_says_something_is_named_first(tmp_path: Path) -> None:
+    """The other exception came earlier, and a training that would only fail again is not started again."""
+    early, late = end("gpu1", **{**PEER, "cause": "EOFError"}), end("gpu2", status=65, pid=21, time=11.0)
+    slurm = Slurm(tmp_path, "gpu1,gpu2", [beat("gpu1", rank(0, 20)), beat("gpu2", rank(1, 20)), early, 1, late])
+
+    assert slurm.train() == 65
+    assert "FAULT: rank failed: rank 1 on gpu2 exit status 65" in slurm.said
+
+
+def test_ranks_that_lost_a_node_do_not_fail_by_themselves(tmp_path: Path) -> None:
+    beats = [beat("gpu1", rank(0, 20)), beat("gpu2", rank(1, 20)), 12, end("gpu1", **PEER)]
+    slurm = Slurm(tmp_path, "gpu1,gpu2,gpu3", beats, good("gpu1", "gpu3"))
+    slurm.health["gpu2"] = [HEALTHY, CUT]
+
+    assert slurm.train("--spares=1") == 0
+    assert [line for line in slurm.said if line.startswith("FAULT")] == ["FAULT: node lost: on gpu2 no report for 30 s"]
+
+
+def test_a_job_that_is_told_to_end_waits_for_no_other_reason(tmp_path: Path) -> None:
+    beats = [beat("gpu1", rank(0, 20)), beat("gpu2", rank(1, 20)), end("gpu1", **PEER, signal=15)]
+    slurm = Slurm(tmp_path, "gpu1,gpu2", beats)
+    slurm.train()
+    assert slurm.time < 1000 + judge.SILENCE
+
+
 def test_a_restart_at_zero_is_said(tmp_path: Path) -> None:
     first = [beat("gpu1", rank(0, 30)), end("gpu1", **{**PEER, "status": 1}), ("end", (0, ""))]
     slurm = Slurm(tmp_path, "gpu1", first, [beat("gpu1", rank(0, 1)), *good("gpu1")])

@@ -78,12 +78,28 @@ def test_the_cause_is_what_the_program_wrote() -> None:
     assert agent.failed("", 3) == {"status": 3, "local": None, "pid": None, "cause": ""}
 
 
+def test_a_killed_rank_is_named_before_one_that_lost_it_at_the_same_moment() -> None:
+    """The same program, where both ranks of a node ended between two looks of torchrun."""
+    text = (Path(__file__).parent / "torchrun-2.6-both.txt").read_text(encoding="utf-8")
+
+    assert "api.py:869] failed (exitcode: 1) local_rank: 0 (pid: 4365)" in text
+    found = agent.failed(text, 1)
+    assert (found["status"], found["local"], found["pid"]) == (-9, 1, 4366)
+    # A rank of the trainer that ends for a reason says it with its status.
+    found = agent.failed(text.replace("exitcode  : -9", "exitcode  : 65"), 1)
+    assert (found["status"], found["pid"]) == (65, 4366)
+
+
 def test_ft_launcher_names_the_rank_and_is_no_cause() -> None:
     """Version 0.7.0 wrote these lines on a machine without GPUs; paths and the name of the machine are shortened."""
     text = (Path(__file__).parent / "ft_launcher-0.7.txt").read_text(encoding="utf-8")
 
     found = agent.failed(f"config.yaml: the key data is missing\n{text}", 1)
     assert found == {"status": -9, "local": 0, "pid": 818, "cause": "config.yaml: the key data is missing"}
+    # Made up: a second rank in the list, which was killed, and the first one ended because of it.
+    both = text.replace("exitcode: -9", "exitcode: 1").replace("exitcode=-9", "exitcode=1")
+    both = both.replace("{0: ", "{1: ProcessFailure(local_rank=1, pid=819, exitcode=-9, error_file='<N/A>'), 0: ")
+    assert agent.failed(both, 1)["pid"] == 819
     # Parts of lines of version 0.4.1, where the rank ended with status 1.
     warning = "[2026-11-27 22:10:25,311] [WARNING] [ft_launcher6316@vm] GPU Health checks disabled: Unable"
     line = "[2026-11-27 22:10:43,090] [ERROR] [ft_launcher6316@vm] failed (exitcode: 1) local_rank: 1 (pid: 6427)"
