@@ -25,8 +25,8 @@ _FAULT = re.compile(
 )
 # A process says so because another one ended: Linux, Gloo, NCCL, and the store of PyTorch.
 _LOST_PEER = re.compile(
-    r"by (remote )?peer|broken pipe|connection refused|remote process exit|ncclRemoteError|IBV_WC_RETRY_EXC_ERR"
-    r"|remote server shutdown|Watchdog caught collective",
+    r"by (remote )?peer|broken pipe|remote process exit|ncclRemoteError|IBV_WC_RETRY_EXC_ERR|remote server shutdown"
+    r"|Watchdog caught collective",
     re.IGNORECASE,
 )
 # Tables and rulers of measuring programs, what NCCL tells of itself, and the middle of a traceback.

@@ -55,6 +55,11 @@ srun: error: gpu2: task 1: Killed
             id="peer",
         ),
         pytest.param(
+            ("curl: (7) connection refused by 10.0.0.2\nno such data\n",),  # nobody was there to be lost
+            "curl: (7) connection refused by 10.0.0.2",
+            id="nobody",
+        ),
+        pytest.param(
             ("ConnectionResetError: [Errno 104] Connection reset by peer\nwarning: no such option\n",),
             "ConnectionResetError: [Errno 104] Connection reset by peer",
             id="only-peer",
