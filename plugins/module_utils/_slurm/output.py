@@ -26,7 +26,7 @@ _FAULT = re.compile(
 # A process says so because another one ended: Linux, Gloo, NCCL, and the store of PyTorch.
 _LOST_PEER = re.compile(
     r"by (remote )?peer|broken pipe|remote process exit|ncclRemoteError|IBV_WC_RETRY_EXC_ERR|remote server shutdown"
-    r"|Watchdog caught collective",
+    r"|Watchdog caught collective|NCCL operations have failed or timed out",
     re.IGNORECASE,
 )
 # Tables and rulers of measuring programs, what NCCL tells of itself, and the middle of a traceback.
@@ -43,7 +43,7 @@ def cause(*texts: str) -> str:
     exited = any(_EXITED in line for line in slurm)
     reasons = [line for line in slurm if not _ENDED.search(line) and not (exited and _OTHERS.search(line))]
     exceptions = sorted((line for line in own if _EXCEPTION.match(line)), key=lost_peer)
-    faults = exceptions + sorted((line for line in own if _FAULT.search(line)), key=lost_peer)
+    faults = exceptions + [line for line in own if _FAULT.search(line)]
     killed = [line for line in reasons if _KILLED.search(line)]
     if killed and not faults:
         return " / ".join([*own[-_BEFORE:], killed[0]])

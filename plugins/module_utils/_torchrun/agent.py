@@ -41,15 +41,17 @@ _KILL_SECONDS = 15.0
 _STACK_SECONDS = 3.0
 # torchrun and ft_launcher look ten times a second for ranks that ended. They log one of them, then list all.
 _FAILED = [
-    re.compile(r"failed \(exitcode: (?P<status>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)"),
-    re.compile(r"\(local_rank: (?P<local>\d+)\)\s+exitcode\s*: (?P<status>-?\d+) \(pid: (?P<pid>\d+)\)"),
-    re.compile(r"ProcessFailure\(local_rank=(?P<local>\d+), pid=(?P<pid>\d+), exitcode=(?P<status>-?\d+)"),
+    re.compile(r"failed \(exitcode: (?P<status>-?\d{1,3})\) local_rank: (?P<local>\d{1,5}) \(pid: (?P<pid>\d{1,9})\)"),
+    re.compile(r"\(local_rank: (?P<local>\d{1,5})\)\s+exitcode\s*: (?P<status>-?\d{1,3}) \(pid: (?P<pid>\d{1,9})\)"),
+    re.compile(
+        r"ProcessFailure\(local_rank=(?P<local>\d{1,5}), pid=(?P<pid>\d{1,9}), exitcode=(?P<status>-?\d{1,3})\b"
+    ),
 ]
 # What torchrun and ft_launcher themselves say, which is no cause.
 _TORCHRUN = re.compile(
-    r"torch[./]distributed|ChildFailedError|Sending process|elastic|^[=-]{5}|FAILED$|Root Cause|Failures:"
-    r"|\[(INFO|WARNING)\] \[(ft_launcher|RankMonServer|\S+\] \[workload:)|failed \(exitcode|Some rank\(s\) exited"
-    r"|^\s*(rank|exitcode|time|host|error_file|traceback)\s*:"
+    r"torch[./]distributed[./](run|launcher)|ChildFailedError|Sending process|elastic|^[=-]{5}|FAILED$|Root Cause"
+    r"|Failures:|\[(INFO|WARNING)\] \[(ft_launcher|RankMonServer|\S+\] \[workload:)|failed \(exitcode"
+    r"|Some rank\(s\) exited|^\s*(rank|exitcode|time|host|error_file|traceback)\s*:"
 )
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _FORWARDED = (signal.SIGTERM, signal.SIGUSR1)
@@ -76,18 +78,19 @@ def environment(old: t.Mapping[str, str], directory: str, hosts: t.Sequence[str]
     return new
 
 
-def failed(text: str, code: int) -> dict[str, t.Any]:
+def failed(text: str, code: int, pids: t.Container[int] = ()) -> dict[str, t.Any]:
     """
     Return the status and the local rank that failed first, and the cause that the program wrote.
 
-    Of ranks that ended between two looks, torchrun takes the one with the lowest number.
+    Of ranks that ended between two looks, torchrun takes the one with the lowest number. O(pids) are the ranks that
+    are known: a program can write such lines about others.
     """
     own = "\n".join(line for line in text.splitlines() if not _TORCHRUN.search(line))
     cause = output.cause(own)
-    ended = [one.groupdict() for kind in _FAILED for one in kind.finditer(text)]
-    if ended:
-        first = min(ended, key=lambda one: judge.weight(int(one["status"])))
-        return {"cause": cause, **{key: int(value) for key, value in first.items()}}
+    found = [one.groupdict() for kind in _FAILED for one in kind.finditer(text)] if code else []
+    ended = [{key: int(value) for key, value in one.items()} for one in found]
+    if ended := [one for one in ended if one["pid"] in pids] or ended:
+        return {"cause": cause, **min(ended, key=lambda one: judge.weight(one["status"]))}
     return {"status": code, "local": None, "pid": None, "cause": cause or output.cause(text)}
 
 
@@ -176,7 +179,9 @@ class Agent:
         for thread in pumps:
             thread.join(2)
         code = child.returncode
-        self.report("end", ranks=self.ranks(), time=ended, signal=self.signal, **failed("\n".join(self.tail), code))
+        ranks = self.ranks()
+        first = failed("\n".join(self.tail), code, {rank["pid"] for rank in ranks})
+        self.report("end", ranks=ranks, time=ended, signal=self.signal, **first)
         return code
 
     def _signalled(self, number: int, _frame: t.Any) -> None:

@@ -19,8 +19,10 @@ FINAL = {2, 64, 65, 70, 74, 126, 127}
 AGAIN = 75
 SILENCE = 30.0  # seconds without a report after which a node counts as lost
 _STEPS_OF_HANG = 10
-_KILLED = (-9, -11, -7)
-_RANK = re.compile(r"\[rank(\d+)\]: ")  # PyTorch puts it before each line of an exception
+_KILLED = (-9, -11, -7, -8, -4)
+# A rank that lost another one ends so: with an exception, or NCCL aborts it.
+_USUAL = (1, -6)
+_RANK = re.compile(r"\[rank(\d{1,7})\]: ")  # PyTorch puts it before each line of an exception
 # How much more time a slow rank needs than the median. CPUs are shared with others.
 _SLOW, _SLOW_CPU, _WINDOWS = 1.10, 2.0, 3
 _STUCK = {"T": "stopped", "t": "stopped", "D": "waits for a device or a file system", "Z": "dead"}
@@ -83,28 +85,51 @@ class Watch:
 
     def fault(self, now: float) -> Fault | None:
         """Return what is wrong, or None."""
-        exited = self._exited([end for end in self.ends.values() if end["status"]])
-        if exited and not is_lost_peer(exited):
-            return exited
+        exited = self._exited()
+        if exited and not exited[0]:
+            return exited[1]
         for node in self.nodes:
             silent = now - self.heard.get(node, now)
             if node not in self.ends and silent > SILENCE:
                 return Fault("node lost", node, None, 1, f"no report for {silent:.0f} s")
-        return exited or self._hangs()
+        return exited[1] if exited else self._hangs()
 
-    def _exited(self, bad: list[Report]) -> Fault | None:
-        """Return the fault of the rank that failed first: the others fail because they lost it."""
-        if not bad:
+    @property
+    def is_lost(self) -> bool:
+        """Return whether ranks ended, and all that is known of them is that they lost another one."""
+        exited = self._exited()
+        return bool(exited and exited[0])
+
+    def _exited(self) -> tuple[bool, Fault] | None:
+        """Return the fault of the rank that failed first, and whether it only lost another one, as all others."""
+        found = []
+        for end in self.ends.values():
+            if end["status"]:
+                rank, cause = self._about(end)
+                how = weight(end["status"])
+                if how and output.lost_peer(cause) and (end["status"] in _USUAL or _RANK.match(cause)):
+                    how = 3
+                found.append((how, end["time"], rank, cause, end))
+        if not found:
             return None
-        end = min(bad, key=lambda one: (weight(one["status"], one["cause"]), one["time"]))
+        what, _time, rank, cause, end = min(found, key=lambda one: one[:2])
+        text = ": ".join(filter(None, (f"exit status {end['status']}", cause)))
+        if end["status"] in _KILLED:  # what its program wrote came before
+            text = f"killed by signal {-end['status']}"
+        return what == 3, Fault("rank failed", end["node"], rank, end["status"], text)
+
+    def _about(self, end: Report) -> tuple[int | None, str]:
+        """Return the rank of an end and its cause; an exception of another rank of the node is none of its own."""
         mine = {key: one["pid"] for key, one in self.ranks.items() if one["node"] == end["node"]}
         rank = next((key for key, pid in mine.items() if pid == end["pid"]), None)
-        if end["status"] in _KILLED:  # what its program wrote came before
-            return Fault("rank failed", end["node"], rank, end["status"], f"killed by signal {-end['status']}")
-        if (said := _RANK.match(end["cause"])) and int(said[1]) in mine:
-            rank = int(said[1])
-        text = ": ".join(filter(None, (f"exit status {end['status']}", end["cause"])))
-        return Fault("rank failed", end["node"], rank, end["status"], text)
+        cause = str(end["cause"] or "")
+        said = _RANK.match(cause)
+        named = int(said[1]) if said and int(said[1]) in mine else rank
+        if named == rank:
+            return rank, cause
+        if end["status"] not in _USUAL:
+            return rank, ""
+        return (rank if output.lost_peer(cause) else named), cause
 
     def _hangs(self) -> Fault | None:
         ranks = list(self.ranks.values())
@@ -150,18 +175,9 @@ class Watch:
         return f"SLOW: rank {key} on {rank['node']} needs {mean:.2f} ms of its own for a forward pass, {more}"
 
 
-def weight(status: int, cause: str = "") -> int:
-    """Return a number that is lower, the surer a rank with an exit status failed by itself."""
-    if status in _KILLED:
-        return 0
-    if status in FINAL or status == AGAIN:
-        return 1
-    return 3 if output.lost_peer(cause) else 2
-
-
-def is_lost_peer(fault: Fault) -> bool:
-    """Return whether a fault only says that a rank lost another one."""
-    return fault.kind == "rank failed" and weight(fault.status, fault.text) == 3
+def weight(status: int) -> int:
+    """Return a number from 0 to 2 that is lower, the surer a rank with an exit status failed by itself."""
+    return 0 if status in _KILLED else 2 if status in _USUAL else 1
 
 
 def decide(fault: Fault, steps: int, lost: bool, idle_before: bool) -> str:

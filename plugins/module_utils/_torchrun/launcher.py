@@ -38,7 +38,7 @@ _SLURM_PAUSE = 10.0
 _PROBES = 64  # at a time
 _PORT, _PORTS = 20000, 20000
 _GATHER = 1.5  # seconds in which the nodes may say who failed first
-_GATHER_LONG = judge.SILENCE + 2  # the same, as long as all say that they lost another
+_GATHER_LONG = judge.SILENCE + 10  # the same, as long as all say that they lost another; torchrun ends ranks for 30 s
 _STOP_SECONDS = 25.0
 _STACK_SECONDS = 10.0
 _TELL = 60.0  # seconds between two notes of the steps
@@ -282,7 +282,7 @@ class Launcher:
         """Let the other nodes say what they saw, and return the first of their faults."""
         begun = self.world.now()
         while fault.kind == "rank failed" and len(watch.ends) < len(watch.nodes):
-            is_long = judge.is_lost_peer(fault) and not self.told(watch)
+            is_long = watch.is_lost and not self.told(watch)
             if self.world.now() >= begun + (_GATHER_LONG if is_long else _GATHER):
                 break
             got = self._next(step, 0.2)
@@ -335,7 +335,8 @@ class Launcher:
         if len(watch.ends) < len(watch.nodes):
             step.send(agent.STOP)
         end = self.world.now() + _STOP_SECONDS
-        silent = {node for node in watch.nodes if self.world.now() - watch.heard.get(node, 0) > judge.SILENCE}
+        left = [node for node in watch.nodes if node not in watch.ends]
+        silent = [node for node in left if self.world.now() - watch.heard.get(node, 0) > judge.SILENCE]
         while not self.over and not silent and self.world.now() < end:
             self._next(step, 0.5)
         step.close()

@@ -161,6 +161,55 @@ def test_a_status_that_says_something_is_named_first(tmp_path: Path) -> None:
     assert "FAULT: rank failed: rank 1 on gpu2 exit status 65" in slurm.said
 
 
+def test_a_status_of_a_rank_that_lost_another_is_no_reason_to_end(tmp_path: Path) -> None:
+    early = end("gpu1", status=1, pid=11, cause="[rank0]: ValueError: x", time=9.0)
+    late = end("gpu2", status=74, pid=21, cause="[rank1]: ConnectionResetError: Connection reset by peer", time=9.2)
+    slurm = Slurm(
+        *(tmp_path, "gpu1,gpu2", [beat("gpu1", rank(0, 20)), beat("gpu2", rank(1, 20)), late, early, ("end", (0, ""))]),
+        good("gpu1", "gpu2"),
+    )
+    assert slurm.train() == 0
+    assert "FAULT: rank failed: rank 0 on gpu1 exit status 1: [rank0]: ValueError: x" in slurm.said
+
+
+@pytest.mark.parametrize(("status", "text"), [(65, "exit status 65"), (3, "exit status 3"), (-4, "killed by signal 4")])
+def test_the_exception_of_another_rank_of_the_node_is_not_its_own(tmp_path: Path, status: int, text: str) -> None:
+    """The rank that ended by itself wrote nothing; the other one on its node wrote that it lost it."""
+    cause = "[rank0]: RuntimeError: Connection closed by peer"
+    ends = [end("gpu1", status=status, pid=21, cause=cause), ("end", (0, ""))]
+    slurm = Slurm(tmp_path, "gpu1", [beat("gpu1", rank(0, 20), rank(1, 20)), *ends], good("gpu1"))
+
+    slurm.train()
+    assert [line for line in slurm.said if line.startswith("FAULT")] == [f"FAULT: rank failed: rank 1 on gpu1 {text}"]
+
+
+@pytest.mark.parametrize("cause", [None, f"[rank{'1' * 5000}]: ValueError: x"], ids=["none", "long"])
+def test_an_odd_cause_ends_no_launcher(tmp_path: Path, cause: str | None) -> None:
+    ends = [end("gpu1", status=1, pid=11, cause=cause), ("end", (0, ""))]
+    slurm = Slurm(tmp_path, "gpu1", [beat("gpu1", rank(0, 20)), *ends], good("gpu1"))
+    assert slurm.train() == 0
+
+
+def test_a_rank_that_was_killed_before_its_first_report_is_named(tmp_path: Path) -> None:
+    killed = {**KILL, "cause": "[rank2]: RuntimeError: Connection closed by peer"}
+    slurm = Slurm(
+        tmp_path, "gpu1,gpu2", [end("gpu1", **PEER), end("gpu2", **killed), ("end", (0, ""))], good("gpu1", "gpu2")
+    )
+
+    slurm.train()
+    assert "FAULT: rank failed: on gpu2 killed by signal 9" in slurm.said
+
+
+def test_a_node_has_its_seconds_to_stop_after_a_long_wait(tmp_path: Path) -> None:
+    """gpu1 ended long ago, so it does not count as silent."""
+    beats: list[t.Any] = [beat("gpu1", rank(0, 20)), beat("gpu2", rank(1, 20)), end("gpu1", **PEER)]
+    beats += [10, beat("gpu2", rank(1, 20))] * 5
+    slurm = Slurm(tmp_path, "gpu1,gpu2", beats, good("gpu1", "gpu2"))
+
+    slurm.train()
+    assert slurm.time >= 1000 + 40 + 25
+
+
 def test_ranks_that_lost_a_node_do_not_fail_by_themselves(tmp_path: Path) -> None:
     beats = [beat("gpu1", rank(0, 20)), beat("gpu2", rank(1, 20)), 12, end("gpu1", **PEER)]
     slurm = Slurm(tmp_path, "gpu1,gpu2,gpu3", beats, good("gpu1", "gpu3"))

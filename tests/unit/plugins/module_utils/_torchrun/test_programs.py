@@ -90,6 +90,20 @@ def test_a_killed_rank_is_named_before_one_that_lost_it_at_the_same_moment() -> 
     assert (found["status"], found["pid"]) == (65, 4366)
 
 
+def test_lines_that_a_program_imitates_are_no_fault() -> None:
+    line = "log: ProcessFailure(local_rank=0, pid=7, exitcode=2, error_file='x')\n"
+    text = (Path(__file__).parent / "torchrun-2.6-both.txt").read_text(encoding="utf-8")
+
+    assert agent.failed(line, 0)["status"] == 0
+    assert agent.failed(f"failed (exitcode: -9) local_rank: 0 (pid: 7)\n{text}", 1, {4365, 4366})["pid"] == 4366
+    assert agent.failed(line.replace("=2", f"={'2' * 5000}"), 1)["status"] == 1
+
+
+def test_a_lost_store_of_pytorch_is_a_cause() -> None:
+    line = "[rank0]: torch.distributed.DistNetworkError: Connection was likely closed. Did the remote server shutdown?"
+    assert agent.failed(f"[rank0]: Traceback (most recent call last):\n{line}\n", 1)["cause"] == line
+
+
 def test_ft_launcher_names_the_rank_and_is_no_cause() -> None:
     """Version 0.7.0 wrote these lines on a machine without GPUs; paths and the name of the machine are shortened."""
     text = (Path(__file__).parent / "ft_launcher-0.7.txt").read_text(encoding="utf-8")
