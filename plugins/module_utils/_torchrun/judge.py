@@ -106,17 +106,16 @@ class Watch:
         for end in self.ends.values():
             if end["status"]:
                 rank, cause = self._about(end)
-                how = weight(end["status"])
-                if how and output.lost_peer(cause) and (end["status"] in _USUAL or _RANK.match(cause)):
-                    how = 3
-                found.append((how, end["time"], rank, cause, end))
+                may_be_lost = end["status"] in _USUAL or (end["status"] not in _KILLED and _RANK.match(cause))
+                is_lost = bool(may_be_lost and output.lost_peer(cause))
+                found.append((is_lost, weight(end["status"]), end["time"], rank, cause, end))
         if not found:
             return None
-        what, _time, rank, cause, end = min(found, key=lambda one: one[:2])
+        is_lost, _weight, _time, rank, cause, end = min(found, key=lambda one: one[:3])
         text = ": ".join(filter(None, (f"exit status {end['status']}", cause)))
         if end["status"] in _KILLED:  # what its program wrote came before
             text = f"killed by signal {-end['status']}"
-        return what == 3, Fault("rank failed", end["node"], rank, end["status"], text)
+        return is_lost, Fault("rank failed", end["node"], rank, end["status"], text)
 
     def _about(self, end: Report) -> tuple[int | None, str]:
         """Return the rank of an end and its cause; an exception of another rank of the node is none of its own."""

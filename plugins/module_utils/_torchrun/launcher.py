@@ -291,7 +291,7 @@ class Launcher:
             if got:
                 watch.hear(got[1], self.world.now())
             fault = watch.fault(self.world.now()) or fault
-        return watch.fault(self.world.now()) or fault
+        return fault
 
     def _stacks(self, step: Step, watch: judge.Watch) -> None:
         """Keep the stacks of all ranks."""

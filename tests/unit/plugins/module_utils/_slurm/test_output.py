@@ -55,9 +55,9 @@ srun: error: gpu2: task 1: Killed
             id="peer",
         ),
         pytest.param(
-            ("curl: (7) connection refused by 10.0.0.2\nno such data\n",),  # nobody was there to be lost
-            "curl: (7) connection refused by 10.0.0.2",
-            id="nobody",
+            ("NCCL WARN Got completion with status=IBV_WC_RETRY_EXC_ERR(12)\nUserWarning: the key foo is missing\n",),
+            "NCCL WARN Got completion with status=IBV_WC_RETRY_EXC_ERR(12)",
+            id="link",
         ),
         pytest.param(
             ("ConnectionResetError: [Errno 104] Connection reset by peer\nwarning: no such option\n",),
