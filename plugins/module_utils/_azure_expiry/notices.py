@@ -22,16 +22,16 @@ _CLOSE = 120.0  # seconds that a reservation may differ
 class Notices:
     """What users see on this machine and in Slurm."""
 
-    def __init__(self, host: Host, clock: t.Callable[[], float] = time.time) -> None:
-        """Programs run through the host; clock is the local clock, which Slurm uses."""
+    def __init__(self, host: Host) -> None:
+        """Programs run through the host."""
         self._host = host
-        self._clock = clock
 
     def warn(self, text: str, left: float, loud: bool) -> list[str]:
         """Warn of a deletion in some seconds; loud also writes to all terminals. Return what did not work."""
         self._host.write(MOTD, f"\n*** {text} ***\n\n")
         faults = self._run(["wall", text]) if loud else []
-        return faults + self._reserve(self._clock() + left)
+        # Slurm uses the local clock.
+        return faults + self._reserve(time.time() + left)
 
     def withdraw(self) -> list[str]:
         """Take the warnings back. Return what did not work."""
