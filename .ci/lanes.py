@@ -172,12 +172,13 @@ class Lanes:
                 while queue:
                     self._turn(queue, number, fits, left)
 
-        for number in range(LANES):
-            threading.Thread(target=lane, args=[number]).start()
+        threads = [threading.Thread(target=lane, args=[number]) for number in range(LANES)]
         running = LANES
         while running:
             # Not join(): after an interruption, Python 3.11 takes a thread that runs for one that has ended.
             try:
+                while threads:
+                    threads.pop().start()
                 running -= ended.acquire()
             except KeyboardInterrupt:
                 self._machine.stop()
