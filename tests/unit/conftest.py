@@ -6,9 +6,15 @@
 from __future__ import annotations
 
 import gc
+import os
+import typing as t
 
+import pytest
 from ansible.plugins.loader import init_plugin_loader
 from hypothesis import HealthCheck, settings
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Tests that template find the collection's filters; it comes before anything of the collection is imported.
 init_plugin_loader([])
@@ -21,6 +27,16 @@ settings.load_profile("developer")
 
 # Nothing that is imported and collected becomes garbage, so nothing looks for garbage in it.
 gc.disable()
+
+
+@pytest.fixture(autouse=True)
+def _own_environment() -> Iterator[None]:
+    """Take back what a test changes in the environment: programs forget and set variables at their start."""
+    before = dict(os.environ)
+    yield
+    if os.environ != before:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def pytest_collection_finish() -> None:

@@ -32,6 +32,8 @@ FIGURE = re.compile(
     r"|\btimeout, \"[0-9]"
     r"|\btime\.sleep\((?!HANGS)"
     r"|(?<![-\w])timeout=[0-9]"
+    r"|\b(?:feeding_runner|Machine)\([0-9]"
+    r"|TIMEOUT\"\] = \"[0-9]"
     r"|\.(?:communicate|join|result|wait)\([0-9]"
     r"|\b(?:monotonic|perf_counter|process_time|time)\(\) - \w+\)? *<"
 )
@@ -76,6 +78,9 @@ def test_no_wait_ends_because_a_machine_is_slow() -> None:
         'argv: [timeout, "60", srun]',
         "time.sleep(0.3)",
         "subprocess.run(command, timeout=30)",
+        "Host(feeding_runner(60))",
+        "lanes.Machine(1)",
+        'environment["ANSIBLE_TASK_TIMEOUT"] = "25"',
         "process.wait(10)",
         "assert time.monotonic() - begin < 8",
         "assert (time.process_time() - began) < 8",

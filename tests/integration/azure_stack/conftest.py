@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # a plain checkout
 
 from azure_server.client import SECRET, SUBSCRIPTION, Azure, task_play  # type: ignore[import-not-found]
 from azure_server.example import TEMPLATE  # type: ignore[import-not-found]
+from patience import PATIENCE  # type: ignore[import-not-found]
 
 MODULE = "hpcai.gpucluster.azure_stack"
 
@@ -52,8 +53,8 @@ class Cluster:
             "location": "southcentralus",
             "tags": {"owner": "research"},
             "retries": 2,
-            "request_timeout": 5,
-            "timeout": 60,
+            "request_timeout": 60,
+            "timeout": PATIENCE,
         }
 
     def start(self, *faults: t.Any, **spec: t.Any) -> None:

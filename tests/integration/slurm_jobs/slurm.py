@@ -76,8 +76,8 @@ def srun(options: dict[str, str], words: list[str]) -> int:
         return 0
     if words[0] == "gpucluster-check":
         return check(options["--nodelist"].split(","))
-    if (FOLDER / "slow").exists():
-        time.sleep(90)  # fault: hangs
+    while (FOLDER / "slow").exists():
+        time.sleep(1)  # fault: hangs
     print((FOLDER / "output.txt").read_text(encoding="utf-8"))
     return 0
 

@@ -149,10 +149,16 @@ def test_the_steps_of_molecule_are_told_as_they_begin(desk: Desk) -> None:
 
 
 def test_at_the_limit_a_command_ends_with_what_it_started_and_the_log_says_so(desk: Desk) -> None:
-    desk.machine = lanes.Machine(1)  # fault: hangs
+    started = desk.folder / "pid", desk.folder / "late"
+
+    def end() -> None:
+        wait_until("both commands", lambda: all(path.exists() for path in started))
+        desk.machine._limit = 0
+
+    threading.Thread(target=end).start()
     desk.run(
         desk.part("hangs", "tail -f /dev/null & echo $! > pid; wait", repeat=True),
-        desk.part("late", "tail -f /dev/null", "true"),
+        desk.part("late", "touch late; tail -f /dev/null", "true"),
         desk.part("later", "true"),
     )
 

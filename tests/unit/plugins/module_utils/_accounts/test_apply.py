@@ -21,6 +21,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.homes i
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import Accounts, Defaults, parse
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.sudo import SudoDropIn
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._accounts.fake_shadow import FakeShadow
 
 HASH, OTHER = "$6$lab$8Didkn.UcNG", "$y$j9T$abcdefgh"
@@ -51,7 +52,7 @@ class HomeShadow(FakeShadow):
 
     def _tool(self, args: list[str], data: str | None = None) -> tuple[int, str, str]:
         if args[0] == "chown":
-            return bounded_run.feeding_runner(60)(args)
+            return bounded_run.feeding_runner(PATIENCE)(args)
         return (137, "", "killed") if self.killed and args[0] == "groupmod" else super()._tool(args, data)
 
 

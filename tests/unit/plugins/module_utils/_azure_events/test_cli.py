@@ -150,7 +150,7 @@ def machine() -> Iterator[Machine]:
                 self.send_header("Date", service.date)
             self.end_headers()
             for one in [content[i : i + 1] for i in range(len(content))] if service.trickle else [content]:
-                with contextlib.suppress(BrokenPipeError):
+                with contextlib.suppress(ConnectionError):
                     self.wfile.write(one)
                 time.sleep(service.trickle)  # fault: the service is slow
 

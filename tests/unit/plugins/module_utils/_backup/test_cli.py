@@ -74,7 +74,7 @@ class Machine(Host):
         if "scontrol" in args:
             return self.controllers
         if args[0] != "bash":
-            return bounded_run.feeding_runner(60)(args, data)
+            return bounded_run.feeding_runner(PATIENCE)(args, data)
         self.given.append(data or "")
         assert "mariadb-dump" in args[-1] or "slurmdbd" not in self.running, "slurmdbd runs during the restore"
         if self.broken:
@@ -448,7 +448,7 @@ def test_a_restore_that_is_killed_leaves_no_credentials(tmp_path: Path, monkeypa
     dump = tmp_path / "database.sql.gz"
     dump.write_bytes(gzip.compress(b"records\n"))
 
-    database.load(database.Database("lab", "[client]\n"), dump, Host(bounded_run.feeding_runner(60)))
+    database.load(database.Database("lab", "[client]\n"), dump, Host(bounded_run.feeding_runner(PATIENCE)))
 
     assert seen.read_text() == "[client]\n[client]\nrecords\n"
 

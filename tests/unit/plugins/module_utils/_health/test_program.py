@@ -18,7 +18,7 @@ import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import supervisor
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._programs import zipapp
-from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, LOADED, PATIENCE, slowness, within
+from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, LIMITS, LOADED, PATIENCE, slowness, within
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
 
 if t.TYPE_CHECKING:
@@ -34,7 +34,10 @@ class Node:
         self.folder = folder
         self.program = program
         self.config = machines.expectations(
-            "lab", memory={"memory_mib": 1, "tolerance_percent": 0}, cpus={"enabled": False}
+            "lab",
+            memory={"memory_mib": 1, "tolerance_percent": 0},
+            cpus={"enabled": False},
+            filesystems={"blocks_max_percent": 100, "inodes_max_percent": 100},
         )
         self.config.update(state_dir=str(folder / "state"), node="gpu1", tools={})
         self.config["sets"]["fast"] = list(SIMPLE)
@@ -159,29 +162,37 @@ def test_bad_samples_add_up_over_runs(node: Node) -> None:
 def test_everything_ends_when_the_time_is_over(node: Node) -> None:
     node.tool("munge", f"sleep {HANGS}")
     node.config["checks"]["munge"]["timeout_seconds"] = HANGS
-    done = node.run("munge", "memory", "--deadline", "1")
+    for limit in LIMITS:
+        done = node.run("munge", "memory", "--deadline", str(limit))
+        if "memory: healthy" in done.stdout:
+            break
 
     assert done.stdout.startswith(f"munge: unknown: munge gave no answer within {HANGS} s")
     assert "memory: healthy" in done.stdout
 
 
 def test_a_check_that_hangs_in_the_kernel_is_left_behind() -> None:
-    machine = machines.healthy("lab")
-
     def hang(path: str) -> str:
         time.sleep(HANGS)  # fault: hangs
         return path
 
-    machine.read = hang  # type: ignore[method-assign]
-    config = machines.expectations("lab", memory={"unknown_samples": 2})
-    remembered: dict[str, dict[str, t.Any]] = {}
-    seen = []
-    with within("both runs"):
+    def rounds(limit: float) -> list[str]:
+        machine, remembered = machines.healthy("lab"), dict[str, dict[str, t.Any]]()
+        machine.read = hang  # type: ignore[method-assign]
+        seen = []
         for _round in range(2):
             machine.clock += 60
-            seen += supervisor.run(["filesystems", "memory", "clock"], config, machine, remembered, -1.2)
+            seen += supervisor.run(["filesystems", "memory", "clock"], config, machine, remembered, limit)
+        return [verdict.status for verdict in seen]
 
-    assert [verdict.status for verdict in seen] == ["healthy", "unknown", "unknown", "healthy", "unhealthy", "unknown"]
+    config = machines.expectations("lab", memory={"unknown_samples": 2})
+    with within("both runs"):
+        for limit in LIMITS:
+            seen = rounds(limit - supervisor._GRACE)
+            if seen[0] == seen[3] == "healthy":
+                break
+
+    assert seen == ["healthy", "unknown", "unknown", "healthy", "unhealthy", "unknown"]
 
 
 def test_strict_refuses_what_is_not_known(node: Node) -> None:

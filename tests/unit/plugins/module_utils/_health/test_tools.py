@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import checks, process
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.case import Case
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health.machine import Machine
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 from ansible_collections.hpcai.gpucluster.tests.unit.plugins.module_utils._health import machines
 
 if t.TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Bench:
         params |= {"gpus": self.gpus} if "gpus" in params else {}
         params["gbps_min" if check == "nvlink_allreduce" else "gbitps_min"] = least
         config = {"checks": {check: params}, "tools": tools}
-        ((verdict, _after),) = checks.run([check], config, Machine(60, str(self.root)), {})
+        ((verdict, _after),) = checks.run([check], config, Machine(PATIENCE, str(self.root)), {})
         return verdict
 
 

@@ -158,7 +158,7 @@ def test_a_file_that_nccl_conf_names_is_judged_without_a_record(
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    case = Case(Machine(60, str(tmp_path)), {"path": None, "devices": None, "cpus": {}})
+    case = Case(Machine(PATIENCE, str(tmp_path)), {"path": None, "devices": None, "cpus": {}})
     finding = topology.check(case)
 
     assert finding.status == status
@@ -188,7 +188,7 @@ def test_the_program_holds_the_judge(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_a_physical_interface_has_no_ethernet_to_judge(tmp_path: Path) -> None:
-    case = Case(Machine(60, str(tmp_path)), {"interfaces": []})
+    case = Case(Machine(PATIENCE, str(tmp_path)), {"interfaces": []})
 
     with pytest.raises(NotApplicableError, match="no physical interface is set up"):
         network.ethernet(case)

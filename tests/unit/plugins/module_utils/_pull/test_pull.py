@@ -111,7 +111,7 @@ class Cluster:
         if argv[0] == "curl":
             return 22, "", "The requested URL returned error: 404"
         if argv[0] == "ssh-keygen":
-            return bounded_run.feeding_runner(60)(argv, data)
+            return bounded_run.feeding_runner(PATIENCE)(argv, data)
         self.environment = environment or {}
         return self.status, "fatal: [gpu1]: FAILED! => no space\n" if self.status else "ok", ""
 
@@ -340,7 +340,7 @@ def test_no_program_of_a_user_runs_in_place_of_ansible(cluster: Cluster, monkeyp
 
     def run(argv: list[str], data: str = "", environment: t.Mapping[str, str] | None = None) -> tuple[int, str, str]:
         if "playbook" in argv:
-            said.append(bounded_run.feeding_runner(60)(argv, data, environment)[1])
+            said.append(bounded_run.feeding_runner(PATIENCE)(argv, data, environment)[1])
         return cluster.run(argv, data, environment)
 
     monkeypatch.setattr(cli, "Host", lambda _run: Host(run))

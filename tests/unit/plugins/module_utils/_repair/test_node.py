@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -219,9 +221,16 @@ def test_a_side_without_the_token_of_the_step_gets_no_data(wrong: str) -> None:
     assert [(code, "no connection" in said) for code, said in map(_ended, sides)] == [(1, True), (1, True)]
 
 
+PORTS = itertools.count(os.getpid())
+
+
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    """Return a port that the kernel gives to nobody who asks for any."""
+    for number in PORTS:
+        port = node.PAIR_PORTS[number % len(node.PAIR_PORTS)]
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError
 
 
 def _side(name: str, port: int, token: str = TOKEN, code: str = node.PAIR) -> subprocess.Popen[str]:

@@ -142,7 +142,7 @@ def test_a_program_that_hangs_is_one_that_failed() -> None:
 
 
 def test_a_program_that_is_not_there_is_one_that_failed() -> None:
-    code, out, err = feeding_runner(1)(["/nonexistent/modprobe", "nfs"])
+    code, out, err = feeding_runner(PATIENCE)(["/nonexistent/modprobe", "nfs"])
 
     assert (code, out) == (127, "")
     assert err.startswith("/nonexistent/modprobe cannot be started: ")

@@ -14,6 +14,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._backup import di
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._bundle import archive
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import bounded_run, whole_directory, whole_file
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def runner(_seconds: float) -> t.Callable[..., tuple[int, str, str]]:
         def run(args: t.Sequence[str]) -> tuple[int, str, str]:
             found.append(f"{args[0]} {Path(args[-1]).name}")
-            return bounded_run.feeding_runner(60)(args)
+            return bounded_run.feeding_runner(PATIENCE)(args)
 
         return run
 
@@ -69,7 +70,7 @@ def test_a_bundle_is_on_the_disk(tmp_path: Path, steps: list[str]) -> None:
 
 def test_a_restored_state_is_on_the_disk_before_the_former_one_goes(tmp_path: Path, steps: list[str]) -> None:
     (tmp_path / "state").mkdir()
-    host = Host(bounded_run.feeding_runner(60))
+    host = Host(bounded_run.feeding_runner(PATIENCE))
     directory.save(str(tmp_path / "state"), ["."], tmp_path / "state.tar.gz", host)
 
     directory.restore(str(tmp_path / "state"), tmp_path / "state.tar.gz", host)
