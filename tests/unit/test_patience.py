@@ -34,6 +34,7 @@ FIGURE = re.compile(
     r"|(?<![-\w])timeout=[0-9]"
     r"|\b(?:feeding_runner|Machine)\([0-9]"
     r"|TIMEOUT\"\] = \"[0-9]"
+    r"|ConnectTimeout=[0-9]"
     r"|\.(?:communicate|join|result|wait)\([0-9]"
     r"|\b(?:monotonic|perf_counter|process_time|time)\(\) - \w+\)? *<"
 )
@@ -80,6 +81,7 @@ def test_no_wait_ends_because_a_machine_is_slow() -> None:
         "subprocess.run(command, timeout=30)",
         "Host(feeding_runner(60))",
         "lanes.Machine(1)",
+        "ssh -o ConnectTimeout=10 gpu1",
         'environment["ANSIBLE_TASK_TIMEOUT"] = "25"',
         "process.wait(10)",
         "assert time.monotonic() - begin < 8",

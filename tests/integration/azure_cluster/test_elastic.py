@@ -27,6 +27,7 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.passes i
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.slurm import Slurm
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.state import Store
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 from ansible_collections.hpcai.gpucluster.tests.unit.support.elastic import World
 directory, word = sys.argv[1:]
 world = World(Path(directory))
@@ -37,7 +38,7 @@ def sleep(seconds):
 config = read_config((Path(directory) / "elastic.json").read_text(), "elastic.json")
 store = Store(host, directory)
 passes = Passes(config.sets, cli.clouds(host, store), Slurm(host.run), store, print, sleep=sleep)
-passes.until_settled(20) if word == "settle" else passes.once()
+passes.until_settled(PATIENCE) if word == "settle" else passes.once()
 """
 OFF = ["IDLE", "CLOUD", "POWERED_DOWN"]
 STARTING = ["ALLOCATED", "CLOUD", "POWERING_UP"]

@@ -172,7 +172,7 @@ def on_terminal(project: Path, **more: str) -> str:
             found += os.read(leader, 65536)
         except OSError:
             break
-        if not resized and found.count(b"now: Wait") == 2:
+        if not resized and found.count(b"now: Wait") >= 2:
             resized = True
             fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 50, 0, 0))
         if b"\x1b[12;1H" in found:
