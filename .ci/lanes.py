@@ -29,6 +29,7 @@ if t.TYPE_CHECKING:
 
 LANES = 2
 PATIENCE = 30  # seconds that a command has to end after a signal
+LOOK = 0.2  # seconds between two looks whether the lanes have ended
 
 
 class Command(t.NamedTuple):
@@ -164,22 +165,27 @@ class Lanes:
 
     def run(self, parts: Sequence[Part], fits: Callable[[Part], bool]) -> list[str]:
         """Run all parts that fit when their turn comes; return the names of the others."""
-        queue, left, ended = collections.deque(parts), list[str](), threading.Semaphore(0)
+        queue, left, free, ended = collections.deque(parts), list[str](), collections.deque(range(LANES)), list[int]()
 
-        def lane(number: int) -> None:
-            with contextlib.ExitStack() as at_end:
-                at_end.callback(ended.release)
+        def lane() -> None:
+            try:
+                number = free.popleft()
+            except IndexError:
+                return  # one thread too many
+            try:
                 while queue:
                     self._turn(queue, number, fits, left)
+            finally:
+                ended.append(number)
 
-        threads = [threading.Thread(target=lane, args=[number]) for number in range(LANES)]
-        running = LANES
-        while running:
+        while len(ended) < LANES:
             # Not join(): after an interruption, Python 3.11 takes a thread that runs for one that has ended.
             try:
-                while threads:
-                    threads.pop().start()
-                running -= ended.acquire()
+                if free:
+                    # After an interruption, nobody knows whether the thread began.
+                    threading.Thread(target=lane).start()
+                else:
+                    time.sleep(LOOK)
             except KeyboardInterrupt:
                 self._machine.stop()
         known = {*left, *self.stopped, *(result.name for result in self.results)}

@@ -34,9 +34,12 @@ def _own_environment() -> Iterator[None]:
     """Take back what a test changes in the environment: programs forget and set variables at their start."""
     before = dict(os.environ)
     yield
-    if os.environ != before:
-        os.environ.clear()
-        os.environ.update(before)
+    # pytest keeps the name of the test there.
+    for name in {*before, *os.environ} - {"PYTEST_CURRENT_TEST"}:
+        if name not in before:
+            del os.environ[name]
+        elif os.environ.get(name) != before[name]:
+            os.environ[name] = before[name]
 
 
 def pytest_collection_finish() -> None:

@@ -120,14 +120,16 @@ def test_words_of_the_command_line_are_not_taken_from_the_inventory(cluster: Clu
 
 def test_the_job_of_a_task_whose_time_is_over_is_cancelled(cluster: Cluster) -> None:
     (cluster.folder / "slow").touch()
-    for limit in (25, 100, 400):  # a slow machine needs a longer one until the job runs
-        cluster.environment["ANSIBLE_TASK_TIMEOUT"] = str(limit)
-        (cluster.folder / "calls.jsonl").unlink(missing_ok=True)
-        assert cluster.run("validate.yml", only="nccl", nodelist=["gpu1"]) != 0
-        asked = [call[0] for call in cluster.every_call() if call[0] in ("squeue", "sbatch", "srun", "scancel")]
-        if "srun" in asked:
-            break
-    (cluster.folder / "slow").unlink()
+    try:
+        for limit in (25, 100, 400):  # a slow machine needs a longer one until the job runs
+            cluster.environment["ANSIBLE_TASK_TIMEOUT"] = str(limit)
+            (cluster.folder / "calls.jsonl").write_text("", encoding="utf-8")
+            assert cluster.run("validate.yml", only="nccl", nodelist=["gpu1"]) != 0
+            asked = [call[0] for call in cluster.every_call() if call[0] in ("squeue", "sbatch", "srun", "scancel")]
+            if "srun" in asked:
+                break
+    finally:
+        (cluster.folder / "slow").unlink()
 
     assert f"Timed out after {limit} second(s)" in cluster.output, cluster.output[-3000:]
     assert asked[:4] == ["squeue", "scancel", "sbatch", "srun"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.tests.patience import wait_until
+from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE, wait_until
 from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import ci_program
 
 lanes = ci_program("lanes")
@@ -149,15 +149,18 @@ def test_the_steps_of_molecule_are_told_as_they_begin(desk: Desk) -> None:
 
 
 def test_at_the_limit_a_command_ends_with_what_it_started_and_the_log_says_so(desk: Desk) -> None:
-    started = desk.folder / "pid", desk.folder / "late"
+    started = desk.folder / "begun", desk.folder / "late"
+    desk.machine = lanes.Machine(PATIENCE)
 
     def end() -> None:
-        wait_until("both commands", lambda: all(path.exists() for path in started))
-        desk.machine._limit = 0
+        try:
+            wait_until("both commands", lambda: all(path.exists() for path in started))
+        finally:
+            desk.machine._begin -= PATIENCE
 
     threading.Thread(target=end).start()
     desk.run(
-        desk.part("hangs", "tail -f /dev/null & echo $! > pid; wait", repeat=True),
+        desk.part("hangs", "tail -f /dev/null & echo $! > pid; touch begun; wait", repeat=True),
         desk.part("late", "touch late; tail -f /dev/null", "true"),
         desk.part("later", "true"),
     )
@@ -167,6 +170,26 @@ def test_at_the_limit_a_command_ends_with_what_it_started_and_the_log_says_so(de
     pid = (desk.folder / "pid").read_text("utf-8").strip()
     wait_until("its end", lambda: state(pid) in ("", "Z"), lambda: state(pid))
     assert desk.lanes.stopped == ["later"]
+
+
+@pytest.mark.parametrize("began", [False, True])
+def test_an_interruption_while_the_lanes_start_ends_the_run(
+    desk: Desk, began: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, interrupted = threading.Thread.start, list[bool]()
+
+    def start_once(thread: threading.Thread) -> None:
+        if began or interrupted:
+            start(thread)
+        if not interrupted:
+            interrupted.append(True)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start_once)
+    desk.run(*(desk.part(name, "tail -f /dev/null") for name in "abc"))
+
+    assert not any(passed for passed, _flaky in desk.ended().values())
+    assert sorted([*desk.lanes.stopped, *desk.ended()]) == ["a", "b", "c"]
 
 
 def test_an_interruption_ends_all_commands_and_starts_no_other(desk: Desk) -> None:

@@ -221,7 +221,7 @@ def test_a_side_without_the_token_of_the_step_gets_no_data(wrong: str) -> None:
     assert [(code, "no connection" in said) for code, said in map(_ended, sides)] == [(1, True), (1, True)]
 
 
-PORTS = itertools.count(os.getpid())
+PORTS = itertools.count(8 * os.getpid())  # the other worker has one of the next process ids
 
 
 def _free_port() -> int:
