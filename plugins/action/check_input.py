@@ -19,6 +19,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import cl
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import (
     older_names,
     openhpc,
+    removed,
     roles,
     rules,
     sets,
@@ -181,8 +182,11 @@ class _Judge:
             for fault in one.faults:
                 hosts.setdefault(fault, []).extend(one.members)
         older = older_names.known(self._names, self._cluster.groups) | openhpc.known(self._names)
+        own = self._cluster_values.get("gpucluster_own_variables") or []
+        gone = removed.problems(self._names, own)
         return [
-            *rules.unknown(self._names - older, self._cluster_values.get("gpucluster_own_variables") or []),
+            *gone.values(),
+            *rules.unknown(self._names - older - set(gone), own),
             *(_located(fault, found, len(self._machines)) for fault, found in hosts.items()),
             *self._of_cluster(),
         ]
