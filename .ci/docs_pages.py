@@ -69,6 +69,8 @@ def main(directory: Path) -> None:
     known = pages(ROOT)
     for page in known:
         text = rewritten((ROOT / page).read_text(encoding="utf-8"), page, known, repository, ROOT)
+        if page.startswith("roles/"):
+            text += f"\n[Reference](../../collections/hpcai/gpucluster/{Path(page).parts[1]}_role.rst)\n"
         path = directory / (START if page == "README.md" else page)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(start(text, known) if page == "README.md" else text, encoding="utf-8")

@@ -49,7 +49,7 @@ def test_every_default_is_documented(role: Path) -> None:
     expect_none(
         [
             f"{place(specs, 'options:')}: add the option `{name}` (description, type, default: {json.dumps(value)}) to "
-            f"each entry point that reads it, then run .ci/role_readmes.py {role.name}"
+            "each entry point that reads it"
             for name, value in defaults.items()
             if name not in options
         ]

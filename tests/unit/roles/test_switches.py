@@ -153,7 +153,7 @@ def test_what_a_role_reads_by_its_own_prefix_is_an_input(role: str) -> None:
     expect_none(
         f"{next(place(path, name) for path in files if name in path.read_text('utf-8'))} reads `{name}`: add it to "
         f"roles/{role}/defaults/main.yml with a comment, and as an option (description, type, default) to "
-        f"roles/{role}/meta/argument_specs.yml; then run .ci/role_readmes.py {role}"
+        f"roles/{role}/meta/argument_specs.yml"
         for name in sorted(read - {*facts, *_options(folder), *_load(folder / "defaults/main.yml")})
     )
 
