@@ -1,29 +1,21 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The execution environment as ansible-builder reads it, and the surveys of AWX as the playbooks read them."""
+"""The execution environment as ansible-builder reads it."""
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
 import sys
-import typing as t
 from pathlib import Path
 
-import pytest
 from ansible.module_utils.common.yaml import yaml_load
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import rules
 from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-SURVEYS = sorted((ROOT / "docs/awx").glob("*.json"))
-# The keys and types of AWX's survey_spec.
-KEYS = {"question_name", "question_description", "variable", "type", "required", "default", "min", "max", "choices"}
-TYPES = {"text": str, "integer": int, "multiplechoice": str}
 
 
 def _builder(*arguments: str) -> str:
@@ -86,44 +78,3 @@ def test_navigator_uses_the_image_that_the_page_builds() -> None:
 
     image = settings["execution-environment"]["image"]
     assert f"--tag {image.removeprefix('localhost/').removesuffix(':latest')}" in page
-
-
-@pytest.mark.parametrize("path", SURVEYS, ids=lambda path: path.stem)
-def test_a_survey_has_the_form_of_awx(path: Path) -> None:
-    survey = json.loads(path.read_text(encoding="utf-8"))
-
-    assert {"name", "description", "spec"} == set(survey)
-    for question in survey["spec"]:
-        assert set(question) <= KEYS
-        assert {"question_name", "question_description", "variable", "type", "required"} <= set(question)
-        assert isinstance(question["default"], TYPES[question["type"]])
-        if question["type"] == "multiplechoice":
-            assert question["default"] in question["choices"]
-        else:
-            assert question["min"] <= question["max"]
-
-
-def _said(path: Path) -> tuple[dict[str, t.Any], str]:
-    survey = json.loads(path.read_text(encoding="utf-8"))
-    playbook = ROOT / f"playbooks/{path.stem}.yml"
-    assert f"playbooks/{path.stem}.yml" in survey["description"]
-    return survey, playbook.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("path", SURVEYS, ids=lambda path: path.stem)
-def test_each_answer_is_a_word_of_the_playbook_or_an_input(path: Path) -> None:
-    survey, text = _said(path)
-
-    for question in survey["spec"]:
-        name = question["variable"]
-        assert re.search(rf"\b{name}\b", text), name
-        assert name in rules.known() or re.search(rf"^    {name}: ", text, re.MULTILINE), name
-
-
-def test_the_choices_of_the_validation_are_those_of_the_playbook() -> None:
-    survey, text = _said(ROOT / "docs/awx/validate.json")
-    allowed = re.search(r"that: only in (\[[^\]]*\])", text)
-
-    assert allowed
-    choices = next(question["choices"] for question in survey["spec"] if question["variable"] == "only")
-    assert choices == yaml_load(allowed[1])
