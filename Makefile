@@ -1,5 +1,5 @@
 # The verbs of a newcomer. Each is one command that can be typed by hand as well.
-.PHONY: help lab test test-all bench bench-fleet bench-nodes down
+.PHONY: help lab test test-all bench bench-fleet down
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\): ## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -19,15 +19,10 @@ bench: ## Measure site.yml on the lab against the budgets
 	.venv/bin/python tests/benchmark/azure_inventory.py
 	.venv/bin/python tests/benchmark/azure_cluster.py
 	.venv/bin/python tests/benchmark/azure_stack.py
-	.venv/bin/python tests/benchmark/metrics.py
 	.venv/bin/python tests/benchmark/site.py --fresh
-	@echo "make bench-nodes starts 500 emulated slurmd; it keeps a machine busy for minutes"
 
 bench-fleet: ## Measure what site.yml costs the control node for many nodes
 	.venv/bin/python tests/benchmark/fleet.py
-
-bench-nodes: ## Measure a controller with 500 emulated nodes
-	tests/benchmark/emulated_slurmd.sh
 
 down: ## Remove the lab
 	scripts/lab.sh down

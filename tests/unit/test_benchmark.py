@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import random
 import re
-import signal
-import subprocess
 import sys
 import typing as t
 from pathlib import Path
 
 import pytest
-
-from ansible_collections.hpcai.gpucluster.tests.patience import HANGS, wait_until
 
 ROOT = Path(__file__).parents[2]
 FLEET = ROOT / "tests/benchmark/fleet_plugins/connection/finished.py"
@@ -45,17 +39,6 @@ def bench() -> t.Any:
 @pytest.fixture(scope="module")
 def fleet() -> t.Any:
     return loaded(ROOT / "tests/benchmark/fleet.py")
-
-
-@pytest.fixture
-def faults(monkeypatch: pytest.MonkeyPatch) -> t.Any:
-    monkeypatch.syspath_prepend(str(ROOT / "tests/benchmark"))
-    return loaded(ROOT / "tests/benchmark/faults.py")
-
-
-@pytest.fixture
-def interrupted() -> t.Any:
-    return loaded(ROOT / "tests/benchmark/interrupted.py")
 
 
 def events(tasks: dict[str, int], changed: bool = False) -> list[dict[str, t.Any]]:
@@ -188,124 +171,6 @@ def test_a_change_of_a_finished_node_is_named(
     assert fleet.Run("site.yml", 2, 1, 1, 1, rows).changes(expected) == lines
 
 
-def test_each_fault_is_planted_on_a_node_of_its_own(faults: t.Any) -> None:
-    planted = faults.plant(200)
-
-    kinds = list(planted.values())
-    assert {kind: kinds.count(kind) for kind in kinds} == faults.PLANTED
-    assert planted["gpu2"] == "hangs"
-    assert "gpu1" not in planted
-
-
-@pytest.mark.parametrize(
-    ("status", "seconds", "named", "words"),
-    [
-        (4, 220, {"gpu1", "gpu2"}, []),
-        (0, 100, {"gpu1", "gpu2"}, ["exit status is 0"]),
-        (4, 221, {"gpu1", "gpu2"}, ["it took 221 s"]),
-        (2, 100, {"gpu1"}, ["missing in the summary: ['gpu2']"]),
-        (2, 100, {"gpu1", "gpu2", "gpu3"}, ["healthy, but in the summary: ['gpu3']"]),
-    ],
-)
-def test_a_run_with_faults_is_judged(
-    faults: t.Any, status: int, seconds: float, named: set[str], words: list[str]
-) -> None:
-    planted = {"gpu1": "fails", "gpu2": "hangs"}
-
-    wrong = faults.judge(faults.Outcome(status, seconds, named), faults.Outcome(0, 100, set()), planted)
-
-    assert len(wrong) == len(words)
-    assert all(word in line for word, line in zip(words, wrong))
-
-
-def test_the_recap_names_the_nodes_that_are_not_finished(faults: t.Any) -> None:
-    text = "\n".join(
-        f"{host} : ok=3    changed=0    unreachable={unreachable}    failed={failed}    skipped=1"
-        for host, unreachable, failed in (("gpu1", 0, 0), ("gpu2", 1, 0), ("gpu3", 0, 1))
-    )
-
-    assert faults.unfinished(text) == {"gpu2", "gpu3"}
-
-
-SDIAG = """
-Remote Procedure Call statistics by message type
-\tREQUEST_NODE_INFO                       ( 2007) count:{0}      ave_time:200    total_time:{1}
-\tMESSAGE_NODE_REGISTRATION_STATUS        ( 1002) count:9      ave_time:10     total_time:90
-
-Remote Procedure Call statistics by user
-\troot            (       0) count:19     ave_time:1      total_time:19
-"""
-
-
-@pytest.fixture
-def metrics() -> t.Any:
-    return loaded(ROOT / "tests/benchmark/metrics.py")
-
-
-def test_the_requests_between_two_readings_count(metrics: t.Any) -> None:
-    before, after = (
-        metrics.requests(lambda _args, text=text: (0, text, ""))
-        for text in (SDIAG.format(3, 600), SDIAG.format(4, 850))
-    )
-
-    assert metrics.added(before, after) == {"REQUEST_NODE_INFO": (1, 250)}
-
-
-@pytest.mark.parametrize(("seconds", "size", "missed"), [(0.5, 10**5, 0), (2.1, 10**5, 1), (2.1, 10**6 + 1, 2)])
-def test_a_slow_or_large_page_misses_the_budget(seconds: float, size: int, missed: int, metrics: t.Any) -> None:
-    assert len(metrics.faults({"nodes": 1000, "total": seconds, "page_bytes": size})) == missed
-
-
-def test_scaled_answers_have_as_many_nodes_as_asked_for(metrics: t.Any) -> None:
-    answers = metrics.scaled(10)
-    found = metrics.measure(lambda args: (0, answers[args[0]], ""), {}, lambda: 0.0)
-
-    assert (found["nodes"], found["jobs"], metrics.faults(found)) == (10, 40, [])
-
-
-def test_each_part_of_a_run_is_interrupted_once_and_a_seed_repeats_it(interrupted: t.Any) -> None:
-    for seed in range(50):
-        found = interrupted.points(random.Random(seed), 5)
-
-        assert [(point.task - 1) * 5 // interrupted.TASKS for point in found] == [0, 1, 2, 3, 4]
-        assert found == interrupted.points(random.Random(seed), 5)
-
-
-@pytest.mark.parametrize(
-    ("stopped", "next_run", "after", "names", "words"),
-    [
-        ((-9, {}), (0, {"gpu1": 7}), (0, {"gpu1": 0}), ["gpu1", "gpu2"], []),
-        ((0, {"gpu1": 7}), (0, {"gpu1": 0}), (0, {"gpu1": 0}), ["gpu1", "gpu2"], ["the run was at its end"]),
-        ((-9, {}), (2, {"gpu1": 7}), (0, {"gpu1": 0}), ["gpu1", "gpu2"], ["next run: status 2"]),
-        (
-            (-9, {}),
-            (0, {"gpu1": 7}),
-            (0, {"gpu1": 1}),
-            ["gpu1", "gpu2"],
-            ["changed {'gpu1': 1}"],
-        ),
-        ((-9, {}), (0, {"gpu1": 7}), (0, {"gpu1": 0}), ["gpu1"], ["no job of alice"]),
-    ],
-)
-def test_what_follows_an_interruption_is_judged(
-    interrupted: t.Any,
-    monkeypatch: pytest.MonkeyPatch,
-    stopped: tuple[int, dict[str, int]],
-    next_run: tuple[int, dict[str, int]],
-    after: tuple[int, dict[str, int]],
-    names: list[str],
-    words: list[str],
-) -> None:
-    outcomes = [interrupted.Outcome(status, 1, "Task", changed) for status, changed in (stopped, next_run, after)]
-    monkeypatch.setattr(interrupted, "run", lambda *_arguments: outcomes.pop(0))
-    monkeypatch.setattr(interrupted, "job", lambda _user: names)
-
-    wrong = interrupted.phase("first run", [], "alice", interrupted.points(random.Random(1), 1))
-
-    assert len(wrong) == len(words)
-    assert all(word in line for word, line in zip(words, wrong))
-
-
 def test_the_dearest_templates_are_those_of_tasks_that_all_nodes_have(
     fleet: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -322,15 +187,3 @@ def test_the_dearest_templates_are_those_of_tasks_that_all_nodes_have(
     lines = capsys.readouterr().out.splitlines()
     assert "2 evaluations and 7 CPU ms for each node" in lines[0]
     assert [line.split() for line in lines[2:]] == [["4.0", "0.5", "{{", "b", "}}"], ["3.0", "1.0", "{{", "a", "}}"]]
-
-
-def test_masters_of_ssh_are_found_by_their_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "tests/benchmark"))
-    masters = loaded(ROOT / "tests/benchmark/fleet_sshd.py").masters
-    script = f"exec -a 'ssh: {tmp_path}/cp/x [mux]' sleep {HANGS}"
-    with subprocess.Popen(["bash", "-c", script], start_new_session=True) as process:
-        try:
-            assert list(wait_until("a master", lambda: masters(str(tmp_path)))) == [process.pid]
-            assert masters("/elsewhere") == {}
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
