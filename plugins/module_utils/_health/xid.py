@@ -17,7 +17,8 @@ if t.TYPE_CHECKING:
     from .case import Case
 
 # With MIG, the instance follows the address: Xid (PCI:0000:01:00 GPU-I:05 GPU-CI:00): 95.
-_ADDRESS = r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?(?: GPU-C?I:[0-9a-fA-F]+)*)"
+# The driver writes [N/A] where it does not know the device any more.
+_ADDRESS = r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?(?: GPU-C?I:[0-9a-fA-F]+)*|\[N/A\])"
 _XID = re.compile(rf"NVRM: (?:GPU at PCI:\S+: )?Xid \((?:PCI:)?{_ADDRESS}\): (\d+)(?:,(.*)|\s*$)")
 _SXID = re.compile(rf"nvidia-nvswitch\d*: SXid \(PCI:{_ADDRESS}\): (\d+), (Fatal|Non-fatal)\b", re.IGNORECASE)
 _MOST_KEPT = 500
@@ -31,10 +32,18 @@ RECOVERY = 154
 _ACTION = re.compile(r"GPU recovery action changed from .* to 0x[0-9a-fA-F]+ \(([A-Za-z0-9 ]+)\)\s*$")
 _NO_ACTION = "none"
 _NO_DEMAND = (_NO_ACTION, "drain p2p")
-# Demands without an Xid. Each is longer than the name of a process.
-_DEMAND = re.compile(
-    r"(?:NVRM|nvidia-uvm): (?:GPU (?:at )?(?:PCI:)?([0-9a-fA-F:.]+[0-9a-fA-F]))?.*?"
-    r"(NV_ERR_RESET_REQUIRED|requiring \w+ reboot|RmInitAdapter failed)"
+# Demands without an Xid, and a GPU that is lost without one, each in the exact form of the driver. What comes before
+# the first gap is longer than the name of a process.
+_DEMANDS = tuple(
+    re.compile(form)
+    for form in (
+        rf"NVRM: (?:GPU {_ADDRESS}: )?(RmInitAdapter failed)! \(0x[0-9a-fA-F]+:0x[0-9a-fA-F]+:\d+\)",
+        r"NVRM: (?:GPU\d+ )?()nv\w{5,60}: (?:Assertion|Check) failed: .{0,300}?\[(NV_ERR_RESET_REQUIRED)\] \(0x",
+        r"(?:NVRM|nvidia-uvm): ()\w{1,60}: uvm encountered global fatal error 0x\w{1,8}, (requiring \w{1,20} reboot)",
+        rf"NVRM: GPU {_ADDRESS}: GPU has (fallen off the bus)\.",
+        rf"NVRM: The NVIDIA GPU {_ADDRESS}(?: |\\x0a|$).{{0,200}}?(fallen off the bus) and is not responding",
+        r"NVRM: ()(fallen off the bus) and is not responding to commands\.",
+    )
 )
 DEMAND = "driver:"
 # The begin of an event, longer than the name of a process, in a line that is not understood. NVSwitch writes more lines
@@ -162,7 +171,7 @@ def _event(text: str) -> Event | None:
         return Event(sxid[1], int(sxid[2]), "SXid" if sxid[3].lower() == "fatal" else "SXid-non-fatal")
     if _EVENT.match(text) and not _MORE.match(text):
         return _unreadable(text)
-    demand = _DEMAND.match(text)
+    demand = next(filter(None, (form.match(text) for form in _DEMANDS)), None)
     return Event(demand[1] or "", 0, DEMAND, demand[2]) if demand else None
 
 

@@ -39,6 +39,28 @@ FORGED = [
     f"6,900,5000000,-;{XID[:15]}[77]: segfault at 0 ip 0000000000401136 sp 00007ffd error 6 in a.out[401000+1000]",
     "4,900,5000000,-;NVRM: Xid (1): invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
     "4,900,5000000,-;NVRM: Xid (01):: page allocation failure: order:9, mode:0xdc0, nodemask=(null)",
+    # One message has the name of a process and, at its end, the name of its file.
+    *(
+        f"6,900,5000000,-;{head}{form.format(name=name)}"
+        for head, name in (
+            ("NVRM: GPU at 0", "RmInitAdapter failed"),
+            ("NVRM: ", "x requiring os reboot"),
+            ("nvidia-uvm: x: ", "uvm encountered global fatal error 0x60, requiring os reboot"),
+            ("NVRM: nvAssert:", "Assertion failed: [NV_ERR_RESET_REQUIRED] (0x62)"),
+            ("NVRM: The NVIDI", "A GPU 0000:b3:00.0 fallen off the bus and is not responding to commands."),
+            ("NVRM: ", "fallen off the bus and is not responding to commands."),
+            ("NVRM: GPU 0000:", "4e:00.0: RmInitAdapter failed! (0x62:0xffff:2407)"),
+            ("NVRM: Xid (PCI:", "0000:01:00): 79"),
+            ("NVRM: Xid (PCI:", "[N/A]): 79"),
+            (r"\x1bNVRM: GPU at", "RmInitAdapter failed! (0x62:0xffff:2407)"),
+        )
+        for form in (
+            "[1234]: segfault at 0 ip 0000000000401136 sp 00007ffd error 6 in {name}[401000+1000] likely on CPU 3",
+            "[1234] general protection fault ip:401136 sp:7ffd error:0 in {name}[401000+1000]",
+            "[1234] trap invalid opcode ip:401136 sp:7ffd error:0 in {name}[401000+1000]",
+        )
+    ),
+    "6,900,5000000,-;traps: NVRM: GPU at 0[77] general protection fault ip:4 sp:7 error:0 in RmInitAdapter failed[4+1]",
     # A value of the dictionary follows the message on a line of its own.
     f"6,900,5000000,-;usb 1-1: Product\n SUBSYSTEM={XID}\n DEVICE={XID}",
     # What a program writes to /dev/kmsg has the facility user (1) if it names none, and that of systemd is daemon (3).
@@ -198,6 +220,26 @@ NVLINK5 = "[1.0] NVRM: Xid (PCI:0009:01:00): {}, {} (0x021425c6 0x0 0x0 0x0 0x0 
             "unhealthy",
             "driver: RmInitAdapter failed on 0000:4e:00.0",
         ),
+        # A GPU that is lost without an Xid
+        (
+            [
+                "4,2101,1843308145,-;NVRM: The NVIDIA GPU 0000:b3:00.0",
+                "4,2102,1843308146,-;NVRM: (PCI ID: 10de:26b5) installed in this system has",
+                "4,2103,1843308147,-;NVRM: fallen off the bus and is not responding to commands.",
+            ],
+            "unhealthy",
+            "driver: fallen off the bus",
+        ),
+        (
+            [
+                r"4,2101,1843308145,-;NVRM: The NVIDIA GPU 0000:b3:00.0\x0aNVRM: (PCI ID: 10de:26b5) installed in this "
+                r"system has\x0aNVRM: fallen off the bus and is not responding to commands."
+            ],
+            "unhealthy",
+            "driver: fallen off the bus on 0000:b3:00.0",
+        ),
+        (["[1.0] NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus."], "unhealthy", "fallen off the bus on 0000:b3"),
+        (["[1.0] NVRM: Xid (PCI:[N/A]): 79, pid='<unknown>', name=<unknown>"], "unhealthy", "Xid 79 on [N/A]"),
         (["[1.0] NVRM: nvAssertFailedNoLog: Assertion failed: 0 @ kernel_gsp.c:1476"], "healthy", ""),
         (["[1.0] tmpfs: Unknown parameter 'NVRM: x [NV_ERR_RESET_REQUIRED]'"], "healthy", ""),
     ],
