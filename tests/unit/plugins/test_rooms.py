@@ -31,7 +31,6 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_storage": {"_system"},
     "_accounts": {"_storage", "_system"},
     "_bundle": {"_system"},
-    "_join": {"_accounts", "_firewall", "_storage", "_system"},
     "_enroot": set(),
     "_hardware": {"_system"},
     "_nvidia": {"_system"},
