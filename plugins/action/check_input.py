@@ -18,7 +18,6 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import cluster as inputs_cluster
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import (
     older_names,
-    openhpc,
     removed,
     roles,
     rules,
@@ -181,7 +180,7 @@ class _Judge:
         for one in self.found:
             for fault in one.faults:
                 hosts.setdefault(fault, []).extend(one.members)
-        older = older_names.known(self._names, self._cluster.groups) | openhpc.known(self._names)
+        older = older_names.known(self._names, self._cluster.groups)
         own = self._cluster_values.get("gpucluster_own_variables") or []
         gone = removed.problems(self._names, own)
         return [

@@ -12,10 +12,10 @@ from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import older_names, openhpc, rules, sets
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import older_names, rules, sets
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     Raw = Mapping[str, t.Any]
 
@@ -24,7 +24,7 @@ _OTHERS = frozenset({"azure_vm_size", "gpucluster_vm_size_record"})
 
 
 class ActionModule(ActionBase):
-    """Translate the variables of another project for many hosts; runs only on the control node."""
+    """Translate the variables of DeepOps for many hosts; runs only on the control node."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the inputs by host, the groups to add, and the summary."""
@@ -36,73 +36,34 @@ class ActionModule(ActionBase):
         raw = {host: variables["hostvars"].raw_get(host) for host in arguments["hosts"]}
         groups = {name: list(hosts) for name, hosts in variables["groups"].items()}
         names = {name for one in raw.values() for name in one}
-        if older_names.is_deepops(groups, names):
-            addresses = {
-                host: str(variables["hostvars"].raw_get(host).get("ansible_host", "")) for host in groups.get("all", ())
-            }
-            project = _deepops(groups, addresses)
-        elif openhpc.is_openhpc(names):
-            project = _openhpc(groups)
-            # A run with a limit needs the groups of all machines, too.
-            raw = {host: variables["hostvars"].raw_get(host) for host in dict.fromkeys([*groups.get("all", ()), *raw])}
-        else:
+        if not older_names.is_deepops(groups, names):
             return {**result, "changed": False, "inputs": {}, "groups": [], "summary": {}}
-        return {**result, "changed": False, **_translated(self._loader, raw, project)}
+        addresses = {
+            host: str(variables["hostvars"].raw_get(host).get("ansible_host", "")) for host in groups.get("all", ())
+        }
+        return {**result, "changed": False, **_translated(self._loader, raw, groups, addresses)}
 
 
-class _Project(t.NamedTuple):
-    """What is known of the variables of one project."""
-
-    entry: Callable[[str], dict[str, t.Any] | None]
-    translate: Callable[[older_names.Member], older_names.Meaning]
-    # Returns the groups to add by machine, for machines with the same variables.
-    memberships: Callable[[older_names.Member, list[str]], dict[str, list[str]]]
-
-
-def _deepops(groups: Mapping[str, list[str]], addresses: Raw) -> _Project:
-    return _Project(
-        older_names.entry,
-        lambda host: older_names.translate(host, groups, addresses),
-        lambda host, __: older_names.memberships(host.values, groups),
-    )
-
-
-def _openhpc(groups: Mapping[str, list[str]]) -> _Project:
-    return _Project(
-        openhpc.entry,
-        lambda host: openhpc.translate(host, groups),
-        lambda host, machines: openhpc.memberships(host, machines, groups),
-    )
-
-
-def _translated(loader: t.Any, raw: Raw, project: _Project) -> dict[str, t.Any]:
+def _translated(loader: t.Any, raw: Raw, groups: Mapping[str, list[str]], addresses: Raw) -> dict[str, t.Any]:
     """Translate each distinct set of variables once."""
-    known = {name for variables in raw.values() for name in variables if project.entry(name)}
+    known = {name for variables in raw.values() for name in variables if older_names.entry(name)}
     inputs = rules.known() | _OTHERS
-    # The groups of a machine are part of the set, because node groups of openhpc are groups of the inventory.
     kinds = sets.Distinct((known | inputs | {"group_names"}).__contains__)
     for host, variables in raw.items():
         kinds.add(host, variables)
     meanings, found, added = [], {}, {}
     for members in kinds.members:
         member = _host(loader, members[0], raw[members[0]], known, inputs)
-        meaning = project.translate(member)
+        meaning = older_names.translate(member, groups, addresses)
         meanings.append(meaning)
         found.update(dict.fromkeys(members, meaning.inputs))
-        added.update(project.memberships(member, members))
+        added.update(older_names.memberships(member.values, groups))
     return {
         "inputs": found,
         # In the order of the inventory: the first machine of a group can have a task of its own.
-        "groups": [
-            _added(host, added[host], found.get(host, {})) for host in dict.fromkeys([*raw, *added]) if host in added
-        ],
+        "groups": [{"name": host, "groups": added[host]} for host in dict.fromkeys([*raw, *added]) if host in added],
         "summary": older_names.summary(meanings),
     }
-
-
-def _added(host: str, groups: list[str], inputs: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return a machine to add to groups. A run with a limit writes the node lines of all machines, too."""
-    return {"name": host, "groups": groups, "slurm_node_config": inputs.get("slurm_node_config", {})}
 
 
 def _host(loader: t.Any, name: str, raw: Raw, known: set[str], inputs: set[str]) -> older_names.Member:

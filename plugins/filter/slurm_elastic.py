@@ -29,9 +29,9 @@ options:
     type: str
     default: /var/spool/slurmctld/elastic
   assignments:
-    description: Directory in which machines in Azure find the name of their node.
+    description: Directory with the names of the nodes of machines in Azure.
     type: str
-    default: /srv/gpucluster/join/elastic
+    default: /var/spool/slurmctld/elastic/nodes
 """
 
 EXAMPLES = r"""
@@ -72,7 +72,7 @@ def slurm_elastic(
     sets: t.Any,
     azure: t.Any = None,
     directory: str = "/var/spool/slurmctld/elastic",
-    assignments: str = "/srv/gpucluster/join/elastic",
+    assignments: str = "/var/spool/slurmctld/elastic/nodes",
 ) -> dict[str, t.Any]:
     """Return what elastic sets add to the cluster."""
     given, place = plain(sets), plain(azure or {})

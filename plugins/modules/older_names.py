@@ -8,16 +8,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: older_names
-short_description: Translate the variables of DeepOps or openhpc into inputs of this collection
+short_description: Translate the variables of DeepOps into inputs of this collection
 version_added: 0.3.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Reads the variables of DeepOps, or of StackHPC's role C(openhpc) and its Slurm appliance, that an inventory sets.
+  - Reads the variables of DeepOps that an inventory sets.
   - Returns the inputs of this collection that they mean, the groups that their machines belong to, and a summary.
   - An input that the inventory sets itself is never changed.
   - An inventory is one of DeepOps if it has the group V(slurm-master) and a variable that only DeepOps has.
-    It is one of C(openhpc) if it has a variable such as C(openhpc_cluster_name).
     For other inventories, it returns nothing.
   - It is an action. It runs on the control node, needs no connection and sends nothing to a managed node.
 extends_documentation_fragment:
@@ -47,12 +46,11 @@ inputs:
   sample: {gpu01: {slurm_pam_adopt: true, gpucluster_vm_size: auto}}
 groups:
   description:
-    - Machines, each with groups of this collection that it must be added to, and with the keys of its line in
-      C(slurm.conf) that the inventory sets.
+    - Machines, each with groups of this collection that it must be added to.
   returned: always
   type: list
   elements: dict
-  sample: [{name: login01, groups: [slurm_database], slurm_node_config: {}}]
+  sample: [{name: login01, groups: [slurm_database]}]
 summary:
   description:
     - RV(ignore:summary.used) are the variables that keep their meaning.

@@ -24,11 +24,9 @@ options:
         of this machine, which only root can read, and the next step if the module knows the state.
       - V(nodes_registered) waits until slurmd of each of O(nodes) has registered with the controller. A drained node
         has registered. A node whose name the controller cannot resolve has not, although Slurm shows it as idle.
-      - V(nodes_resolved) waits until the controller can resolve the name of each of O(nodes), or has its address in
-        C(slurm.conf). The nodes need not have registered.
       - V(jobs_ended) waits until no job uses O(nodes), or any node if O(nodes) is empty. Pending jobs do not count.
     type: str
-    choices: [controller_answers, nodes_registered, nodes_resolved, jobs_ended]
+    choices: [controller_answers, nodes_registered, jobs_ended]
     required: true
   nodes:
     description: Names of the nodes.
@@ -65,8 +63,8 @@ reached:
   type: bool
 nodes:
   description: By name of a node, whether it has registered, and its state with the reason. The state is empty if Slurm
-    does not know the node. With V(nodes_resolved), only nodes whose name is unknown.
-  returned: with V(nodes_registered) and V(nodes_resolved)
+    does not know the node.
+  returned: with V(nodes_registered)
   type: dict
   sample: {gpu1: {registered: true, state: idle}}
 jobs:
@@ -92,15 +90,12 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host impo
 if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import Runner
 
-NODES = ("nodes_registered", "nodes_resolved")
-
 
 def query(run: Runner, condition: str, nodes: list[str]) -> waiting.Found:
     """Query Slurm once."""
     if condition == "controller_answers":
         return waiting.controller(run)
-    queries = {"nodes_registered": waiting.nodes, "nodes_resolved": waiting.resolved, "jobs_ended": waiting.jobs}
-    return queries[condition](run, nodes)
+    return (waiting.nodes if condition == "nodes_registered" else waiting.jobs)(run, nodes)
 
 
 def result(found: waiting.Found) -> dict[str, t.Any]:
@@ -126,12 +121,12 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "condition": {"choices": ["controller_answers", *NODES, "jobs_ended"], "required": True},
+            "condition": {"choices": ["controller_answers", "nodes_registered", "jobs_ended"], "required": True},
             "nodes": {"type": "list", "elements": "str", "default": []},
             "seconds": {"type": "int", "default": 60},
             "fail": {"type": "bool", "default": True},
         },
-        required_if=[("condition", condition, ["nodes"]) for condition in NODES],
+        required_if=[("condition", "nodes_registered", ["nodes"])],
         supports_check_mode=True,
     )
     params = module.params

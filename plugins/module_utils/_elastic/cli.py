@@ -62,11 +62,11 @@ def clouds(host: Host, store: Store) -> Callable[[Set, Memory], Cloud]:
 
 
 def publish(host: Host, one: Set, assigned: Mapping[str, str]) -> None:
-    """Write the nodes of machines by host name where gpucluster-join of a machine reads them."""
+    """Write the nodes of machines by host name in a file."""
     path = f"{one.options['assignments']}/{one.name}.json"
     text = json.dumps(assigned, indent=1, sort_keys=True) + "\n"
     if host.read(path) != text:
-        host.write(path, text)  # No secret: a node reads it as a user without rights.
+        host.write(path, text)  # No secret.
 
 
 def run(word: str, name: str, passes: Passes, slurm: Slurm, say: Callable[[str], None]) -> int:

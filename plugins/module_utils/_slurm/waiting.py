@@ -78,12 +78,6 @@ def _outside(run: Runner, names: Sequence[str]) -> dict[str, tuple[bool, str]]:
     return {name: (False, f"{name} is in no partition; name it in slurm_partitions") for name in alone}
 
 
-def resolved(run: Runner, names: Sequence[str]) -> Found:
-    """Return whether the controller knows the address of each node, which need not have registered."""
-    unknown = _unresolved(run, names)
-    return Found(not unknown, nodes=unknown)
-
-
 def _unresolved(run: Runner, names: Sequence[str]) -> dict[str, tuple[bool, str]]:
     """
     Return the nodes that slurmctld cannot contact, with the reason.

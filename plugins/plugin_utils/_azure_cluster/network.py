@@ -167,7 +167,7 @@ def _head_rules(scope: Scope) -> list[Resource]:
         _rule(2, "slurm", ours, "Tcp", [SLURMCTLD, SLURMDBD, SRUN]),
         _rule(3, "ping", ours, "Icmp", ["*"]),
     ]
-    served = scope.cluster["join"]["enabled"] or any(part["type"] == "head" for part in scope.cluster["storage"])
+    served = any(part["type"] == "head" for part in scope.cluster["storage"])
     return [*rules, _rule(4, "nfs", ours, "Tcp", [NFS])] if served else rules
 
 

@@ -38,13 +38,13 @@ _PROXIMITY = "Microsoft.Compute/proximityPlacementGroups"
 _RESERVATIONS = "Microsoft.Compute/capacityReservationGroups"
 
 
-def resources(scope: Scope, capacities: Mapping[str, int], custom_data: str) -> list[Resource]:
+def resources(scope: Scope, capacities: Mapping[str, int]) -> list[Resource]:
     """Return the scale sets, and what each set needs before them."""
     found: list[Resource] = []
     for entry in scope.cluster["gpu_sets"]:
         found += _proximity(scope, entry) + _reservation(scope, entry)
         groups = sets.groups(scope.cluster, entry, capacities)
-        found += [_scale_set(scope, entry, group, custom_data) for group in groups]
+        found += [_scale_set(scope, entry, group) for group in groups]
     return found
 
 
@@ -97,7 +97,7 @@ def _depends(scope: Scope, entry: Set) -> list[str]:
     return found
 
 
-def _scale_set(scope: Scope, entry: Set, group: sets.Group, custom_data: str) -> Resource:
+def _scale_set(scope: Scope, entry: Set, group: sets.Group) -> Resource:
     # Machines without a role are in no group of the inventory: Slurm, not Ansible, knows those of an elastic set.
     role = {} if entry["elastic"] else {"slurm_role": "compute"}
     tags = scope.tags(slurm_cluster=scope.name, **role, gpucluster_set=entry["name"])
@@ -109,7 +109,7 @@ def _scale_set(scope: Scope, entry: Set, group: sets.Group, custom_data: str) ->
         "platformFaultDomainCount": 1,
         "overprovision": False,
         "upgradePolicy": {"mode": "Manual"},
-        "virtualMachineProfile": _profile(scope, entry, group, custom_data),
+        "virtualMachineProfile": _profile(scope, entry, group),
     }
     if sets.proximity(entry):
         properties["proximityPlacementGroup"] = {"id": scope.id(_PROXIMITY, _name(scope, entry))}
@@ -125,14 +125,13 @@ def _scale_set(scope: Scope, entry: Set, group: sets.Group, custom_data: str) ->
     )
 
 
-def _profile(scope: Scope, entry: Set, group: sets.Group, custom_data: str) -> Resource:
+def _profile(scope: Scope, entry: Set, group: sets.Group) -> Resource:
     """Return what all machines of a scale set share."""
     profile: Resource = {
         "priority": "Spot" if entry["priority"] == "spot" else "Regular",
         "osProfile": {
             "computerNamePrefix": names.host_prefix(group.scale_set),
             "adminUsername": scope.cluster["admin"]["name"],
-            **({"customData": custom_data} if custom_data else {}),
             "linuxConfiguration": machines.linux(scope),
         },
         "storageProfile": _storage(scope, entry),

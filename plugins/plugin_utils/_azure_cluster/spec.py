@@ -192,11 +192,6 @@ CLUSTER: dict[str, Option] = {
     "gpu_sets": {"type": "list", "elements": "dict", "required": True, "options": GPU_SET},
     "storage": {"type": "list", "elements": "dict", "default": [{"type": "head"}], "element": STORAGE},
     "monitoring": {"type": "str", "choices": ["none", "metrics", "logs"], "default": "none"},
-    "join": {
-        "type": "dict",
-        "default": {},
-        "options": {"enabled": {"type": "bool", "default": True}},
-    },
     "prices": {
         "type": "dict",
         "default": {},

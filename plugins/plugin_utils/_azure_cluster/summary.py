@@ -46,8 +46,6 @@ def variables(scope: Scope) -> dict[str, t.Any]:
     own = subnets.addresses(scope.cluster)
     served = any(entry["type"] == "head" for entry in scope.cluster["storage"])
     found: dict[str, t.Any] = {"gpucluster_networks": {"cluster": [own["head"], own["nodes"]]}}
-    if scope.cluster["join"]["enabled"]:
-        found["gpucluster_join_clients"] = [own["nodes"]]
     disks = scope.cluster["controller"]["data_disks"]
     if served and disks:
         link = _DATA_DISKS["nvme" if _NVME_ONLY.search(scope.cluster["controller"]["vm_size"]) else "scsi"]

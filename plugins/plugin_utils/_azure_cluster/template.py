@@ -11,7 +11,6 @@ import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import (
     access,
-    cloud_init,
     identity,
     inputs,
     machines,
@@ -30,8 +29,6 @@ if t.TYPE_CHECKING:
     Cluster = Mapping[str, t.Any]
 
 _SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
-# The directory on the controller from which nodes join: role slurm, entry point join.
-JOIN_DIRECTORY = "/srv/gpucluster/join"
 
 
 def rendered(value: t.Any, capacities: Mapping[str, t.Any] | None = None) -> dict[str, t.Any]:
@@ -58,15 +55,13 @@ def rendered(value: t.Any, capacities: Mapping[str, t.Any] | None = None) -> dic
 
 
 def _template(scope: Scope, capacities: Mapping[str, int]) -> dict[str, t.Any]:
-    joins = scope.cluster["join"]["enabled"]
-    data = cloud_init.custom_data(f"{scope.name}-controller", JOIN_DIRECTORY) if joins else ""
     resources = [
         *network.resources(scope),
         *access.resources(scope),
         *identity.resources(scope),
         *machines.resources(scope),
         *storage.resources(scope),
-        *scale_sets.resources(scope, capacities, data),
+        *scale_sets.resources(scope, capacities),
     ]
     outputs = storage.outputs(scope)
     rendered = {"$schema": _SCHEMA, "contentVersion": "1.0.0.0", "resources": resources}

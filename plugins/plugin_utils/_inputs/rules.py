@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 import zoneinfo
@@ -44,7 +43,6 @@ CLUSTER: dict[str, dict[str, t.Any]] = {
     "gpucluster_bundle_cache": {"type": "str"},
     "gpucluster_bundle_checksum": {"type": "str"},
     "gpucluster_containers": {"type": "bool"},
-    "gpucluster_join_clients": {"type": "list", "elements": "str"},
     "gpucluster_leaving_nodes": {"type": "list", "elements": "str"},
     "gpucluster_mirror": {"type": "str"},
     "gpucluster_monitoring": {"type": "str", "choices": ["present", "absent"]},
@@ -289,17 +287,6 @@ def _receivers(value: t.Any) -> str:
     return "" if good and urls else "mail (a list), smarthost, sender, webhook and slack (URLs)"
 
 
-def _node_network(value: t.Any) -> str:
-    """Root of every machine in such a network gets the munge key."""
-    try:
-        network = ipaddress.ip_network(str(value))
-    except ValueError:
-        network = None
-    good = network is not None and network.prefixlen >= _WIDEST
-    return "" if good else "networks of nodes such as 10.0.128.0/17, of /8 or smaller"
-
-
-_WIDEST = 8
 _JUMP = r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?([A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?"
 _DIRECTORY = _matches(r"/[A-Za-z0-9._/+@:-]+", "an absolute path of letters, digits and ._/+@:-")
 _SHA256 = _matches(r"(sha256:[0-9a-f]{64})?", "sha256: and 64 hexadecimal digits")
@@ -346,7 +333,6 @@ _RULES: dict[str, Rule] = {
         )
     ),
     "gpucluster_bundle_checksum": _SHA256,
-    "gpucluster_join_clients": _each(_node_network),
     "gpucluster_mirror": _empty_or(_url),
     "gpucluster_networks": _networks,
     "gpucluster_proxy": proxy.problem,
@@ -391,8 +377,6 @@ _RULES: dict[str, Rule] = {
     "scratch_task_prolog_directory": _DIRECTORY,
     "scratch_epilog_directory": _DIRECTORY,
     "slurm_batch": _batch,
-    "slurm_join_clients": _each(_node_network),
-    "slurm_join_directory": _own_path,
     "slurm_block_sizes": _each(_matches(r"[1-9][0-9]*", "numbers of nodes")),
     "slurm_cluster_name": _matches(r"[a-z0-9][a-z0-9_-]*", "lower-case letters, digits, _ and -, such as training"),
     "slurm_configure_options": _each(_matches(r"--?[A-Za-z0-9][^\s;&|`$]*", "options such as --with-ucx=/usr")),

@@ -65,7 +65,7 @@ EVERYTHING: dict[str, dict[str, t.Any]] = {
     "public": cluster(
         access={"type": "public", "allowed_from": ["203.0.113.0/24", "198.51.100.7/32"]}, login={"count": 2}
     ),
-    "private": cluster(access={"type": "none"}, identity={"controller_role": "none"}, join={"enabled": False}),
+    "private": cluster(access={"type": "none"}, identity={"controller_role": "none"}),
     "existing network": cluster(
         network=_NETWORK,
         storage=[{"type": "azure_files"}, {"type": "anf", "path": "/anf"}, {"type": "amlfs", "zone": "1"}],

@@ -311,13 +311,11 @@ def test_lustre_has_a_subnet_of_the_size_that_its_capacity_needs(tib: int, addre
 
 def test_strings_of_the_command_line_have_their_types() -> None:
     given = gpu_set(count="3", proximity="false", max_price="-1")
-    given["join"] = {"enabled": "no"}
 
     result = inputs.read(given)
 
     assert result["gpu_sets"][0]["count"] == 3
     assert result["gpu_sets"][0]["proximity"] is False
-    assert result["join"]["enabled"] is False
 
 
 def test_reading_twice_gives_the_same() -> None:

@@ -52,7 +52,6 @@ def test_variables_follow_from_the_template() -> None:
     found = template.rendered(EVERYTHING["storage"])["variables"]
 
     assert found["gpucluster_networks"] == {"cluster": ["10.10.0.0/26", "10.10.128.0/17"]}
-    assert found["gpucluster_join_clients"] == ["10.10.128.0/17"]
     assert [mount["path"] for mount in found["nfs_mounts"]] == ["/home", "/shared", "/data"]
 
 

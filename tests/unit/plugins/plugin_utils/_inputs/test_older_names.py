@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.common.yaml import yaml_load
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import older_names, openhpc, rules
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import older_names, rules
 
 ROOT = Path(__file__).parents[5]
 GROUPS = {
@@ -207,9 +207,8 @@ def test_the_playbook_sets_each_input() -> None:
     named = {other for entry in older_names.table().values() for other in entry.get("sets", [])}
     defaults = set(meaning().inputs)
 
-    of_openhpc = {other for entry in openhpc.table().values() for other in entry.get("sets", [])}
     assert set(tasks["Set the inputs that they mean"]["ansible.builtin.set_fact"]) == defaults | {
-        name for name in named | of_openhpc if not name.startswith("the group ")
+        name for name in named if not name.startswith("the group ")
     }
 
 
