@@ -14,19 +14,16 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-BACKENDS = ("torch", "megatron")
 REQUIRED: t.Any = object()
 # By section and key: the type, the lower limit or the allowed values, and the default.
 Rule = tuple[t.Any, t.Any, t.Any]
 _COUNT: Rule = (int, 1, REQUIRED)
-_ONE: Rule = (int, 1, 1)
 _PART: Rule = (float, 0, 0.0)
 SECTIONS: dict[str, dict[str, Rule]] = {
     "model": {
         "layers": _COUNT,
         "hidden": _COUNT,
         "heads": _COUNT,
-        "kv_heads": (int, 1, None),
         "ffn": (int, 1, None),
         "vocabulary": _COUNT,
         "vocabulary_multiple": (int, 1, 128),
@@ -35,20 +32,10 @@ SECTIONS: dict[str, dict[str, Rule]] = {
         "attention_dropout": _PART,
         "init_std": (float, 0, 0.02),
         "norm_epsilon": (float, 0, 1e-5),
-        "rope_base": (float, 1, 10000.0),
         "tied": (bool, None, True),
     },
     "batch": {"micro": _COUNT, "global": _COUNT},
-    "parallel": {
-        "nodes": _ONE,
-        "gpus_per_node": (int, 1, 8),
-        "tensor": _ONE,
-        "pipeline": _ONE,
-        "virtual_pipeline": _ONE,
-        "context": _ONE,
-        "sequence": (bool, None, False),
-        "data": (str, ("ddp", "fsdp"), "ddp"),
-    },
+    "parallel": {"data": (str, ("ddp", "fsdp"), "ddp")},
     "optimizer": {
         "learning_rate": (float, 0, REQUIRED),
         "minimum_learning_rate": (float, 0, 0.0),
@@ -77,9 +64,6 @@ SECTIONS: dict[str, dict[str, Rule]] = {
 TOP: dict[str, Rule] = {
     "name": (str, None, REQUIRED),
     "title": (str, None, ""),
-    "architecture": (str, ("gpt", "llama"), "gpt"),
-    "backends": (list, None, ("torch",)),
-    "recompute": (str, ("none", "selective", "full"), "none"),
     "seed": (int, 0, 1234),
     "known": (list, None, ()),
     "sources": (list, None, ()),
@@ -98,11 +82,9 @@ class RecipeError(Exception):
 class Model:
     """The shape of a decoder."""
 
-    architecture: str
     layers: int
     hidden: int
     heads: int
-    kv_heads: int
     ffn: int
     vocabulary: int
     vocabulary_multiple: int
@@ -111,13 +93,7 @@ class Model:
     attention_dropout: float
     init_std: float
     norm_epsilon: float
-    rope_base: float
     tied: bool
-
-    @property
-    def gated(self) -> bool:
-        """Return whether the feed-forward part has a gate, as in Llama."""
-        return self.architecture == "llama"
 
     @property
     def head_size(self) -> int:
@@ -132,7 +108,7 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Sequences of one pass of one data rank, and of one step of all ranks."""
+    """The most sequences of one pass of one rank, and all of one step of all ranks."""
 
     micro: int
     total: int
@@ -140,15 +116,8 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class Parallel:
-    """Over how many GPUs a model and its data are split."""
+    """How ranks share the work: each has a whole model (ddp), or a part of it (fsdp)."""
 
-    nodes: int
-    gpus_per_node: int
-    tensor: int
-    pipeline: int
-    virtual_pipeline: int
-    context: int
-    sequence: bool
     data: str
 
 
@@ -202,8 +171,6 @@ class Recipe:
 
     name: str
     title: str
-    backends: tuple[str, ...]
-    recompute: str
     seed: int
     known: tuple[t.Any, ...]
     sources: tuple[str, ...]
@@ -215,17 +182,13 @@ class Recipe:
     data: Data
     proof: Proof
 
-    def data_ranks(self, gpus: int) -> int:
-        """Return how many ranks see data of their own."""
-        return gpus // (self.parallel.tensor * self.parallel.pipeline * self.parallel.context)
-
-    def micro_batches(self, gpus: int) -> int:
-        """Return how many micro-batches one rank adds up in a step."""
-        return max(1, self.batch.total // (self.batch.micro * max(1, self.data_ranks(gpus))))
+    def micro_batches(self, ranks: int) -> int:
+        """Return how many micro-batches each rank adds up in a step, none of them with more than O(batch.micro)."""
+        return -(-self.batch.total // (self.batch.micro * ranks))
 
 
 _BANDS = ("first_loss", "last_loss")
-_LOSS_DEPENDS_ON = ("architecture", "model", "optimizer", "schedule", "data", "seed", "batch.global", "proof.steps")
+_LOSS_DEPENDS_ON = ("model", "optimizer", "schedule", "data", "seed", "batch.global", "proof.steps")
 
 
 def read(recipe: t.Any) -> Recipe:
@@ -236,10 +199,9 @@ def read(recipe: t.Any) -> Recipe:
     values = {name: _filled(rules, recipe.get(name) or {}) for name, rules in SECTIONS.items()}
     top = _filled(TOP, recipe)
     model = values["model"]
-    model["kv_heads"] = model["kv_heads"] or model["heads"]
     model["ffn"] = model["ffn"] or 4 * model["hidden"]
     made = Recipe(
-        model=Model(architecture=top.pop("architecture"), **model),
+        model=Model(**model),
         batch=Batch(micro=values["batch"]["micro"], total=values["batch"]["global"]),
         parallel=Parallel(**values["parallel"]),
         optimizer=Optimizer(**values["optimizer"]),
@@ -254,9 +216,16 @@ def read(recipe: t.Any) -> Recipe:
     return made
 
 
-def misfits(recipe: Recipe, gpus: int, backend: str) -> list[str]:
-    """Return why a recipe cannot run on so many GPUs with a backend; each text names the key to change."""
-    return [*_backend_misfits(recipe, backend), *_world_misfits(recipe, gpus)]
+def misfits(recipe: Recipe, ranks: int) -> list[str]:
+    """Return why a recipe cannot run on so many ranks; each text names the key to change."""
+    batch = recipe.batch
+    # Ranks may differ by one sequence, but each has something in all of its passes, because all meet in each of them.
+    if batch.total // ranks < recipe.micro_batches(ranks):
+        return [
+            f"batch.global {batch.total} cannot be divided among {ranks} ranks in passes of batch.micro {batch.micro};"
+            f" raise batch.micro, or make batch.global a multiple of {ranks}"
+        ]
+    return []
 
 
 def merged(recipe: dict[str, t.Any], changes: t.Iterable[str]) -> dict[str, t.Any]:
@@ -351,14 +320,10 @@ def _shape_faults(recipe: Recipe) -> t.Iterator[str]:
     model = recipe.model
     if model.hidden % model.heads:
         yield f"model.hidden {model.hidden} is not a multiple of model.heads {model.heads}"
-    if model.heads % model.kv_heads:
-        yield f"model.heads {model.heads} is not a multiple of model.kv_heads {model.kv_heads}"
     if not 0 <= max(model.hidden_dropout, model.attention_dropout) < 1:
         yield "model.hidden_dropout and model.attention_dropout must be below 1"
     if recipe.schedule.warmup + recipe.schedule.constant > recipe.schedule.steps:
         yield f"schedule.warmup and schedule.constant are more than schedule.steps {recipe.schedule.steps}"
-    if unknown := [name for name in recipe.backends if name not in BACKENDS]:
-        yield f"backends has {', '.join(map(str, unknown))}; known are {', '.join(BACKENDS)}"
     yield from _proof_faults(recipe.proof)
     for entry in recipe.known:
         yield from _known_faults(entry)
@@ -398,33 +363,3 @@ def _data_faults(recipe: Recipe) -> t.Iterator[str]:
         yield f"model.vocabulary is {vocabulary}; data.kind bytes needs at least 256"
     if data.kind == "tokens" and vocabulary > TOKEN_LIMIT:
         yield f"model.vocabulary is {vocabulary}; data.kind tokens has 16-bit numbers, so at most {TOKEN_LIMIT}"
-
-
-def _backend_misfits(recipe: Recipe, backend: str) -> t.Iterator[str]:
-    parallel = recipe.parallel
-    if backend not in recipe.backends:
-        for_ = f"for the backends {', '.join(recipe.backends)}" if recipe.backends else "for programs of others only"
-        yield f"recipe {recipe.name} is {for_}, not for {backend}"
-    if backend == "torch" and parallel.tensor * parallel.pipeline * parallel.context > 1:
-        yield "the torch backend splits data only: parallel.tensor, parallel.pipeline and parallel.context must be 1"
-
-
-def _world_misfits(recipe: Recipe, gpus: int) -> t.Iterator[str]:
-    model, parallel, batch = recipe.model, recipe.parallel, recipe.batch
-    split = parallel.tensor * parallel.pipeline * parallel.context
-    if model.heads % parallel.tensor or model.kv_heads % parallel.tensor:
-        yield f"model.heads or model.kv_heads is not a multiple of parallel.tensor {parallel.tensor}"
-    stages = parallel.pipeline * parallel.virtual_pipeline
-    if stages > model.layers:
-        yield f"parallel.pipeline makes {stages} stages, more than model.layers {model.layers}"
-    elif model.layers % stages:
-        yield f"model.layers {model.layers} is not a multiple of the {stages} stages of parallel.pipeline"
-    if model.sequence % parallel.context:
-        yield f"model.sequence {model.sequence} is not a multiple of parallel.context {parallel.context}"
-    if gpus % split:
-        yield f"{gpus} GPUs are not a multiple of parallel.tensor * pipeline * context = {split}"
-    elif batch.total % (batch.micro * (gpus // split)):
-        yield (
-            f"batch.global {batch.total} is not a multiple of batch.micro {batch.micro} times {gpus // split} data"
-            " ranks; change batch.micro, batch.global or the number of GPUs"
-        )

@@ -4,7 +4,7 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Figures that follow from a recipe: parameters, floating-point operations, memory, checkpoint, learning rate.
+Figures that follow from a recipe: parameters, floating-point operations, memory, learning rate.
 
 The trainer uses the same file, so a report and a log of the trainer agree.
 """
@@ -20,8 +20,6 @@ if t.TYPE_CHECKING:
 GIB = 1 << 30
 # Bytes per parameter: FP32 weight, FP32 gradient, two FP32 moments of Adam.
 STATE_BYTES = 16
-# What a checkpoint holds of it: the weight and the moments.
-CHECKPOINT_BYTES = 12
 # Dense BF16 peak of one GPU in TFLOP/s, without sparsity, from the data sheets; FP16 on V100, which has no BF16.
 # A name is matched as a part of the name that the driver reports; the first match counts.
 PEAK_TFLOPS = (
@@ -48,15 +46,9 @@ def peak_tflops(gpu: str | None) -> float | None:
 
 def parameters(model: Model) -> int:
     """Return the number of weights, with embeddings, biases and norms; tied weights count once."""
-    attention = model.hidden * model.head_size * (2 * model.heads + 2 * model.kv_heads)
-    matrices = attention + (3 if model.gated else 2) * model.hidden * model.ffn
-    if model.gated:
-        layer, rest = matrices + 2 * model.hidden, model.hidden
-    else:
-        biases = model.head_size * (model.heads + 2 * model.kv_heads) + 2 * model.hidden + model.ffn
-        layer, rest = matrices + biases + 4 * model.hidden, (2 + model.sequence) * model.hidden
+    layer = 4 * model.hidden**2 + 2 * model.hidden * model.ffn + 9 * model.hidden + model.ffn
     embeddings = model.padded_vocabulary * model.hidden * (1 if model.tied else 2)
-    return model.layers * layer + rest + embeddings
+    return model.layers * layer + (2 + model.sequence) * model.hidden + embeddings
 
 
 def flops_per_token(model: Model) -> int:
@@ -66,9 +58,8 @@ def flops_per_token(model: Model) -> int:
     These are the matrix products of Narayanan et al. 2021 (appendix): for GPT 72 l h^2 (1 + s/6h + V/12lh). Attention
     counts in full, although a causal kernel skips half of it. PaLM's 6N + 12lhs is the same without norms and biases.
     """
-    projections = model.hidden * model.head_size * (2 * model.heads + 2 * model.kv_heads)
-    projections += (3 if model.gated else 2) * model.hidden * model.ffn
-    scores = 2 * model.sequence * model.heads * model.head_size
+    projections = 4 * model.hidden**2 + 2 * model.hidden * model.ffn
+    scores = 2 * model.sequence * model.hidden
     return 3 * 2 * (model.layers * (projections + scores) + model.hidden * model.padded_vocabulary)
 
 
@@ -82,36 +73,19 @@ def mfu(model: Model, tokens_per_second: float, peak: float | None) -> float | N
     return tflops(model, tokens_per_second) / peak if peak else None
 
 
-def checkpoint_bytes(recipe: Recipe) -> int:
-    """Return the size of one checkpoint of the torch backend: FP32 weights and both moments of Adam."""
-    return parameters(recipe.model) * CHECKPOINT_BYTES
-
-
-def memory_bytes(recipe: Recipe, gpus: int) -> int:
+def memory_bytes(recipe: Recipe, ranks: int) -> int:
     """
     Return an estimate of the memory of one GPU in bytes, without allocator and CUDA context.
 
-    States are split over tensor and pipeline ranks, and over all data ranks with FSDP. A megatron backend splits the
-    moments and the master weights over the data ranks as well. Activations: 34 bytes per token and hidden unit
-    (Korthikanti et al. 2022, with an attention that stores no scores), and the logits of the last stage.
+    Activations: 34 bytes per token and hidden unit (Korthikanti et al. 2022, with an attention that stores no scores),
+    and the logits.
     """
-    model, parallel = recipe.model, recipe.parallel
-    split = parallel.tensor * parallel.pipeline
-    data = max(1, gpus // (split * parallel.context))
-    weights = parameters(model) / split
-    if parallel.data == "fsdp":
-        states = weights * STATE_BYTES / data + 4 * parameters(model) / model.layers
-    elif split > 1:
-        states = weights * (2 + 4 + 12 / data)
-    else:
-        states = weights * STATE_BYTES
-    tokens = recipe.batch.micro * model.sequence / parallel.context
-    # A stage holds the activations of as many micro-batches as there are stages before the end of the pipeline.
-    layers = model.layers / parallel.pipeline * min(parallel.pipeline, recipe.micro_batches(gpus))
-    kept = {"none": 34 * layers, "selective": 34 * layers, "full": 2 * layers + 34}[recipe.recompute]
-    activations = tokens * model.hidden * kept / parallel.tensor
-    logits = tokens * model.padded_vocabulary * 6 / parallel.tensor
-    return int(states + activations + logits)
+    model, weights = recipe.model, parameters(recipe.model)
+    states = weights * STATE_BYTES
+    if recipe.parallel.data == "fsdp":
+        states = weights * STATE_BYTES // ranks + 4 * weights // model.layers
+    tokens = recipe.batch.micro * model.sequence
+    return states + tokens * (model.hidden * 34 * model.layers + model.padded_vocabulary * 6)
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:

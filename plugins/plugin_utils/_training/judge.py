@@ -103,9 +103,9 @@ def plausible(figures: Raw) -> Verdict:
     return (PASS if 0 < use < 1 else FAIL), text
 
 
-def baseline(known: t.Iterable[Raw], gpu: str, gpus: int, backend: str, micro_batch: int) -> Raw | None:
+def baseline(known: t.Iterable[Raw], gpu: str, gpus: int, micro_batch: int) -> Raw | None:
     """
-    Return the measured result of this hardware and backend with the nearest number of GPUs.
+    Return the result of this trainer that was measured on this hardware, with the nearest number of GPUs.
 
     A result that names its micro-batch is not compared with a run with another one.
     """
@@ -113,7 +113,7 @@ def baseline(known: t.Iterable[Raw], gpu: str, gpus: int, backend: str, micro_ba
         entry
         for entry in known
         if entry.get("kind") == "measured"
-        and entry.get("backend") == backend
+        and entry.get("backend") == "torch"
         and entry.get("tokens_per_second_per_gpu")
         and entry.get("micro_batch") in (None, micro_batch)
         and names(str(entry.get("hardware", "")), gpu)

@@ -34,7 +34,6 @@ class Plan:
 
     raw: dict[str, t.Any]
     recipe: recipes.Recipe
-    backend: str
     nodes: int
     tasks_per_node: int
 
@@ -55,14 +54,14 @@ def find(name: str, own: t.Mapping[str, t.Any] | None = None) -> dict[str, t.Any
     if name in own:
         return {"name": name, **own[name]}
     if name not in names():
-        raise PlanError(f"recipe: found {name}; allowed: {', '.join(sorted({*own, *names()}))}")
+        known = ", ".join(sorted({*own, *names()}))
+        raise PlanError(f"recipe: found {name}; allowed: {known}. For larger models, see docs/training-containers.md")
     return dict(yaml.safe_load((DIRECTORY / f"{name}.yml").read_text(encoding="utf-8")))
 
 
 def plan(
     name: str,
     *,
-    backend: str,
     nodes: int,
     tasks_per_node: int,
     own: t.Mapping[str, t.Any] | None = None,
@@ -79,8 +78,8 @@ def plan(
         recipe = recipes.read(raw)
     except recipes.RecipeError as exc:
         raise PlanError(f"recipe {name}: {exc}") from exc
-    made = Plan(raw, recipe, backend, nodes, tasks_per_node)
-    faults = [*recipes.misfits(recipe, made.ranks, backend), *_memory(made, gpu or {})]
+    made = Plan(raw, recipe, nodes, tasks_per_node)
+    faults = [*recipes.misfits(recipe, made.ranks), *_memory(made, gpu or {})]
     if faults:
         raise PlanError(f"recipe {name} on {nodes} nodes with {tasks_per_node} tasks each: {'; '.join(faults)}")
     return made
@@ -93,23 +92,6 @@ def _memory(made: Plan, gpu: Raw) -> t.Iterator[str]:
     if available and needed > available:
         yield (
             f"about {needed / sizes.GIB:.0f} GiB per GPU are needed, and {available / sizes.GIB:.0f} GiB of"
-            f" {gpu.get('model', 'the GPU')} can be used; reduce batch.micro, set recompute, split the model"
-            " (parallel), or use more GPUs"
+            f" {gpu.get('model', 'the GPU')} can be used; reduce batch.micro, or set parallel.data=fsdp"
+            " and use more GPUs"
         )
-
-
-def table() -> list[dict[str, t.Any]]:
-    """Return size and needed bandwidth of a checkpoint of each recipe: to write it in a minute needs size / 60 s."""
-    rows = []
-    for name in names():
-        recipe = recipes.read(find(name))
-        size = sizes.checkpoint_bytes(recipe)
-        rows.append(
-            {
-                "recipe": name,
-                "parameters": sizes.parameters(recipe.model),
-                "checkpoint_gb": size / 1e9,
-                "gbps_for_a_minute": size / 60e9,
-            }
-        )
-    return rows

@@ -306,7 +306,7 @@ def _key(item: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
 def _judge_training(report: Report, baseline: t.Mapping[str, t.Any]) -> None:
     """Judge the speed of a training run by that of an earlier run of the same recipe on as many ranks."""
     now, before = report.get("training"), baseline.get("training")
-    if not now or not before or any(now[key] != before[key] for key in ("recipe", "backend", "ranks", "device")):
+    if not now or not before or any(now[key] != before[key] for key in ("recipe", "ranks", "device")):
         return
     speed = (before["figures"] or {}).get("tokens_per_second_per_gpu")
     for item in report["checks"]:

@@ -26,9 +26,7 @@ Raw = t.Mapping[str, t.Any]
 # Seconds between two looks at a job, and steps between two lines of progress.
 _LOOK = 3
 # What the trainer writes while all is well.
-_WELL = re.compile(
-    r"^(\S+: [\d,]+ parameters,|step \d+/|checkpoint of step|training stood still|resumed from step).*$", re.MULTILINE
-)
+_WELL = re.compile(r"^(\S+: [\d,]+ parameters,|step \d+/|checkpoint of step|resumed from step).*$", re.MULTILINE)
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED")
 _ALIVE = (*_WAITING, "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED")
 # The runs of a stage, with what the report calls them.
@@ -47,7 +45,7 @@ def measure(session: Session, raw: dict[str, t.Any], silent: t.Collection[str]) 
     choice.need(session, silent)
     nodes, tasks = session.taken, int(settings["tasks_per_node"])
     made = _plan(session, len(nodes), tasks)
-    raw.update(recipe=made.raw, backend=made.backend, ranks=made.ranks, runs={})
+    raw.update(recipe=made.raw, ranks=made.ranks, runs={})
     raw["asked"] = [name for name in ("resume", "scaling") if settings.get(f"prove_{name}")]
     _train(session, raw, "all", nodes, tasks)
     if runs.read(raw["runs"]["all"]["log"]).last_step < made.recipe.proof.steps:
@@ -79,7 +77,6 @@ def _plan(session: Session, nodes: int, tasks: int) -> plan.Plan:
     try:
         return plan.plan(
             settings["recipe"],
-            backend="torch",
             nodes=nodes,
             tasks_per_node=tasks,
             own=settings.get("own"),
@@ -263,7 +260,7 @@ def _slow(run: runs.Run) -> list[tuple[str, str]]:
 def _speed(recipe: t.Any, run: runs.Run, raw: Raw, figures: Raw) -> list[Check]:
     """Return the checks of the speed: against a baseline of this hardware, and its plausibility."""
     about = run.starts[-1]
-    known = rules.baseline(recipe.known, str(about.get("device")), raw["ranks"], raw["backend"], recipe.batch.micro)
+    known = rules.baseline(recipe.known, str(about.get("device")), raw["ranks"], recipe.batch.micro)
     limit = float(known["tokens_per_second_per_gpu"]) if known else None
     figure = figures["tokens_per_second_per_gpu"]
     source = rules.software(known, str(about.get("torch"))) if known else ""
@@ -300,7 +297,6 @@ def _shown(raw: Raw, recipe: t.Any, run: runs.Run, figures: Raw | None) -> dict[
     """Return the data of curves and of the map of ranks."""
     return {
         "recipe": recipe.name,
-        "backend": raw["backend"],
         "ranks": raw["ranks"],
         "hosts": run.hosts,
         "device": run.starts[-1].get("device") if run.starts else None,

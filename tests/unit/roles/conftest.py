@@ -17,27 +17,31 @@ import pytest
 from ansible_collections.hpcai.gpucluster.tests.unit.roles.test_trainer import load
 
 
-class FakeWriter:
-    """Stands for PyTorch's writer."""
+class CheckpointException(BaseException):  # the name that PyTorch gives it
+    """What PyTorch raises on all ranks: the error of each rank that failed."""
 
-    def __init__(self, *_all: t.Any, **_more: t.Any) -> None:
-        pass
-
-
-def _save(_state: t.Any, checkpoint_id: str, **_more: t.Any) -> None:
-    """Write the names that the first rank of PyTorch 2.6 writes."""
-    Path(checkpoint_id).mkdir(exist_ok=True)
-    for name in (".metadata", "__0_0.distcp"):
-        (Path(checkpoint_id) / name).write_bytes(b"12345")
+    def __init__(self, failures: dict[int, t.Any]) -> None:
+        super().__init__(failures)
+        self.failures = failures
 
 
-def _begin(state: t.Any, **given: t.Any) -> types.SimpleNamespace:
-    """Return what can be waited for; nothing is written before."""
-    return types.SimpleNamespace(result=lambda: sys.modules["torch.distributed.checkpoint"].save(state, **given))
+def _save(_state: t.Any, checkpoint_id: str) -> None:
+    """Write the names that the first rank of PyTorch writes, and where in them each tensor is."""
+    blocks = [{"relative_path": "__0_0.distcp", "offset": begin, "length": 18} for begin in (0, 18)]
+    (Path(checkpoint_id) / "__0_0.distcp").write_bytes(b"zero" * 9)
+    (Path(checkpoint_id) / ".metadata").write_bytes(pickle.dumps(blocks))
 
 
-def _read(_state: t.Any, checkpoint_id: str) -> None:
-    pickle.loads((Path(checkpoint_id) / ".metadata").read_bytes())
+class FileSystemReader:
+    """Stands for PyTorch's reader, whose metadata are a pickle."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    def read_metadata(self) -> types.SimpleNamespace:
+        found = pickle.loads((self.path / ".metadata").read_bytes())
+        blocks = found if isinstance(found, list) else []
+        return types.SimpleNamespace(storage_data={n: types.SimpleNamespace(**one) for n, one in enumerate(blocks)})
 
 
 @pytest.fixture
@@ -46,12 +50,13 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Any]:
     names = ("torch", "torch.distributed", "torch.distributed.checkpoint", "torch.distributed.checkpoint.state_dict")
     given: tuple[dict[str, t.Any], ...] = (
         {},
+        {"broadcast_object_list": lambda found, src: None},
         {
-            "broadcast_object_list": lambda found, src, group: None,
-            "all_gather_object": lambda found, mine, group: found.__setitem__(0, mine),
-            "get_world_size": lambda: 1,
+            "load": lambda _state, checkpoint_id: FileSystemReader(checkpoint_id).read_metadata(),
+            "save": _save,
+            "FileSystemReader": FileSystemReader,
+            "CheckpointException": CheckpointException,
         },
-        {"load": _read, "save": _save, "async_save": _begin, "FileSystemWriter": FakeWriter},
         {"get_state_dict": lambda *_all: ({}, {}), "set_state_dict": lambda *_all, **_more: None},
     )
     for name, content in zip(names, given):

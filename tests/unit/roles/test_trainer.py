@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import os
 import re
 import shutil
 import socket
@@ -144,7 +143,7 @@ def test_a_full_disk_stops_no_training(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("batch.global=33", "batch.global 33 is not a multiple of batch.micro 8 times 1 data ranks"),
+        ("parallel.tensor=2", "parallel.tensor is unknown; known are data"),
         ("model.layer=1", "model.layer is unknown"),
     ],
 )
@@ -171,6 +170,8 @@ def test_an_error_before_the_first_step_of_all_has_its_own_status(
     parallel = types.SimpleNamespace(place=lambda *_args: world, joined=lambda _world: contextlib.nullcontext())
     trained = types.SimpleNamespace(recent=recent, train=lambda: 1 // 0)
     monkeypatch.setitem(sys.modules, "gpucluster_train.parallel", parallel)
+    checkpoint = types.SimpleNamespace(CheckpointError=KeyError)
+    monkeypatch.setitem(sys.modules, "gpucluster_train.checkpoint", checkpoint)
     monkeypatch.setitem(sys.modules, "gpucluster_train.run", types.SimpleNamespace(Run=lambda *_args: trained))
     main = load("main")
     arguments = ["--recipe", str(recipe), "--checkpoints", str(tmp_path)]
@@ -182,7 +183,7 @@ def test_an_error_before_the_first_step_of_all_has_its_own_status(
         assert main.main(arguments) == 70
 
 
-def rendered(backend: str = "torch", **variables: t.Any) -> str:
+def rendered(**variables: t.Any) -> str:
     """Return the job script, by Ansible's own templating."""
     loader = DataLoader()
     values = {
@@ -191,9 +192,7 @@ def rendered(backend: str = "torch", **variables: t.Any) -> str:
         for name, value in loader.load_from_file(str(ROLE / file), trusted_as_template=True).items()
     }
     text = (ROLE / "templates/trainer.sbatch.j2").read_text()
-    templar = Templar(
-        loader=loader, variables={**values, "ansible_managed": "managed", "__training_backend": backend, **variables}
-    )
+    templar = Templar(loader=loader, variables={**values, "ansible_managed": "managed", **variables})
     return str(templar.template(trust_as_template(text)))
 
 
@@ -264,210 +263,6 @@ def test_the_job_of_a_node_without_gpus_asks_for_none() -> None:
     assert "#SBATCH --ntasks-per-node=1" in script
     assert "gpus-per-node" not in script
     assert "cpu-bind" not in script
-
-
-def test_data_is_copied_to_local_drives_where_that_is_wanted() -> None:
-    given: dict[str, t.Any] = {
-        "training_recipe": "tiny",
-        "training_stage_directory": "/scratch/t",
-        "gpucluster_hardware": {},
-    }
-    script = rendered(**given)
-
-    assert 'stage.py" \\\n    /scratch/t /usr/share/common-licenses/GPL-3 || exit 1' in script
-    assert "--data-directory /scratch/t" in script
-    assert is_shell(script)
-    # The other recipe makes its tokens.
-    assert "data-directory" not in rendered(**{**given, "training_recipe": "gpt3_126m"})
-
-
-def test_a_variable_of_the_job_is_left_to_the_nodes() -> None:
-    script = rendered(training_recipe="tiny", training_stage_directory="$SCRATCH", gpucluster_hardware={})
-
-    assert script.count("'$SCRATCH'") == 2
-
-
-def test_checkpoints_are_written_to_local_drives_where_that_is_wanted() -> None:
-    given: dict[str, t.Any] = {"training_recipe": "tiny", "gpucluster_hardware": {}}
-    script = rendered(**given, training_local_checkpoints="$SCRATCH")
-
-    assert "--checkpoints \"$run/checkpoints\" --local-checkpoints '$SCRATCH'" in script
-    assert is_shell(script)
-    assert "--local-checkpoints" not in rendered(**given)
-
-
-STAGE = load("stage")
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> list[Path]:
-    """Return two files on shared storage."""
-    (tmp_path / "shared").mkdir()
-    files = [tmp_path / "shared" / name for name in ("a.bin", "b.bin")]
-    for number, file in enumerate(files):
-        file.write_bytes(bytes([number]) * 5000)
-        os.utime(file, (1e9, 1e9))
-    return files
-
-
-def test_files_are_copied_once(tmp_path: Path, corpus: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    local = tmp_path / "local/training"
-    arguments = [str(local), *map(str, corpus)]
-
-    assert STAGE.main(arguments) == 0
-    assert [file.read_bytes() for file in sorted(local.iterdir())] == [file.read_bytes() for file in corpus]
-    numbers = [file.stat().st_ino for file in sorted(local.iterdir())]
-    assert STAGE.main(arguments) == 0
-    assert [file.stat().st_ino for file in sorted(local.iterdir())] == numbers
-    assert "all of it was there" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("text", [b"part", b"x" * 5000], ids=["shorter", "newer"])
-def test_a_copy_that_is_not_complete_is_replaced(tmp_path: Path, corpus: list[Path], text: bytes) -> None:
-    """A job that is killed while it copies leaves a file that is newer than its source."""
-    local = tmp_path / "local"
-    local.mkdir()
-    (local / "a.bin").write_bytes(text)
-    (local / ".a.bin.part").write_bytes(b"left by a killed job, and longer than the file" * 1000)
-
-    assert STAGE.stage(local, corpus[:1]) == 5000
-    assert (local / "a.bin").read_bytes() == corpus[0].read_bytes()
-    assert [file.name for file in local.iterdir()] == ["a.bin"]
-
-
-def test_jobs_copy_at_the_same_time(tmp_path: Path, corpus: list[Path]) -> None:
-    with corpus[0].open("wb") as file:
-        file.truncate(50_000_000)
-    command = [sys.executable, str(ROLE / "files/gpucluster_train/stage.py"), str(tmp_path / "local")]
-    jobs = [
-        subprocess.Popen([*command, *map(str, corpus)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for _job in range(4)
-    ]
-    said = [job.communicate(timeout=PATIENCE)[0] for job in jobs]
-
-    assert [job.returncode for job in jobs] == [0] * 4, said
-    assert sorted(file.name for file in (tmp_path / "local").iterdir()) == ["a.bin", "b.bin"]
-    assert (tmp_path / "local/a.bin").stat().st_size == 50_000_000
-    # The lock lets one of them copy each file.
-    assert sum("0.050 GB" in text for text in said) <= 2
-    assert sum("all of it was there" in text for text in said) >= 2
-
-
-def test_a_part_that_another_job_removes_between_two_looks_is_no_error(
-    tmp_path: Path, corpus: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    part, stat = tmp_path / "local/.a.bin.part", Path.stat
-    looks: list[Path] = []
-
-    def removed_after_a_look(path: Path, **options: bool) -> os.stat_result:
-        found = stat(path, **options)
-        if path == part and not looks:
-            looks.append(path)
-            path.unlink()
-        return found
-
-    monkeypatch.setattr(Path, "stat", removed_after_a_look)
-
-    assert STAGE.main([str(tmp_path / "local"), str(corpus[0])]) == 0
-    assert looks == [part]
-    assert [file.name for file in (tmp_path / "local").iterdir()] == ["a.bin"]
-
-
-def test_a_local_drive_without_room_is_named_and_keeps_no_part(
-    tmp_path: Path, corpus: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _path: types.SimpleNamespace(free=5000))
-    corpus[1].write_bytes(b"x" * 5001)
-
-    assert STAGE.main([str(tmp_path / "local"), *map(str, corpus)]) == 1
-    assert "no space left: b.bin needs 5001 bytes, 5000 are free" in capsys.readouterr().err
-    assert [file.name for file in (tmp_path / "local").iterdir()] == ["a.bin"]
-
-
-def test_a_full_drive_keeps_no_part(tmp_path: Path, corpus: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_source: Path, _target: Path) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(shutil, "copyfile", full)
-
-    assert STAGE.main([str(tmp_path / "local"), str(corpus[0])]) == 1
-    assert list((tmp_path / "local").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("directory", "names", "reason"),
-    [
-        ("local", ["missing.bin"], "No such file or directory"),
-        ("local", ["a.bin", "../shared/a.bin"], "two files have the same name"),
-        ("shared/a.bin", ["b.bin"], "File exists"),
-        ("$NO_SUCH_VARIABLE", ["a.bin"], "the job has no such variable"),
-    ],
-)
-def test_what_cannot_be_copied_is_named(
-    tmp_path: Path,
-    corpus: list[Path],
-    capsys: pytest.CaptureFixture[str],
-    directory: str,
-    names: list[str],
-    reason: str,
-) -> None:
-    assert STAGE.main([str(tmp_path / directory), *(str(corpus[0].parent / name) for name in names)]) == 1
-    assert reason in capsys.readouterr().err
-
-
-def test_a_variable_of_the_job_names_the_directory(
-    tmp_path: Path, corpus: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SCRATCH", str(tmp_path / "job-7"))
-
-    assert STAGE.main(["$SCRATCH/data", str(corpus[0])]) == 0
-    assert (tmp_path / "job-7/data/a.bin").exists()
-
-
-def test_the_trainer_reads_the_copies(tmp_path: Path) -> None:
-    recipe = tmp_path / "tiny.json"
-    recipe.write_text(json.dumps(yaml_load((ROLE / "vars/recipes/tiny.yml").read_text())))
-    code = "import sys; from gpucluster_train import main; print(main.load(main.arguments(sys.argv[1:])).data.paths)"
-    command = [sys.executable, "-c", code, "--recipe", str(recipe), "--data-directory", "$SCRATCH/data"]
-    environment = {**os.environ, "PYTHONPATH": str(ROLE / "files"), "SCRATCH": "/scratch/job-7"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
-
-    assert done.stdout == "('/scratch/job-7/data/GPL-3',)\n", done.stderr
-
-
-@pytest.mark.parametrize(
-    ("directory", "paths", "right"),
-    [
-        ("/scratch", ["/a/1.bin", "/b/2.bin"], True),
-        ("/scratch", ["/a/1.bin", "/b/1.bin"], False),
-        ("", ["/a/1.bin", "/b/1.bin"], True),
-    ],
-)
-def test_files_of_one_name_are_refused_where_they_are_copied(directory: str, paths: list[str], right: bool) -> None:
-    loader = DataLoader()
-    values = {
-        name: value
-        for file in ("defaults/main.yml", "vars/main.yml")
-        for name, value in loader.load_from_file(str(ROLE / file), trusted_as_template=True).items()
-    }
-    recipe = {
-        **yaml_load((ROLE / "vars/recipes/tiny.yml").read_text()),
-        "data": {"kind": "tokens", "paths": paths},
-    }
-    given = {"training_recipe": "mine", "training_recipes": {"mine": {**recipe, "name": "mine"}}}
-    templar = Templar(loader=loader, variables={**values, **given, "training_stage_directory": directory})
-    task = yaml_load((ROLE / "tasks/check_input.yml").read_text())[-1]
-
-    assert templar.evaluate_conditional(trust_as_template(task["ansible.builtin.assert"]["that"])) is right
-
-
-def is_shell(script: str) -> bool:
-    return subprocess.run(["bash", "-n"], input=script, text=True, check=False, timeout=PATIENCE).returncode == 0
-
-
-def test_megatron_is_an_option_of_the_same_job() -> None:
-    assert "--backend megatron" in rendered("megatron", gpucluster_hardware=H200)
-    assert "--backend" not in rendered("torch", gpucluster_hardware=H200)
 
 
 @pytest.fixture

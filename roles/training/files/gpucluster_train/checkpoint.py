@@ -2,242 +2,194 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """
-Checkpoints of all ranks, written by torch.distributed.checkpoint while the training goes on.
+Checkpoints of all ranks, by torch.distributed.checkpoint. Training stands still while one is written.
 
-Training stands still while the state is copied to memory. A thread of each rank then writes it, to a local drive if the
-job names one, and copies it to the directory that all nodes share. When the files of all ranks are there, the first
-rank gives the checkpoint its name. One checkpoint at most is on its way; the next one waits for it.
+A checkpoint is a directory C(step-00000120). It has another name until the files of all ranks are on the disk. So a job
+that dies while it writes, or a full disk, leaves the checkpoint before.
 
 PyTorch reads parts of a checkpoint as pickles, which are programs. So nothing is read that another user can write.
 """
 
 from __future__ import annotations
 
-import copy
 import os
+import re
+import secrets
 import shutil
-import socket
-import threading
-import time
 import typing as t
 
-import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-from . import store, trust
-from .store import CheckpointError
+from . import trust
 
 if t.TYPE_CHECKING:
     from pathlib import Path
 
     from torch import nn, optim
 
+KEEP = 2
 # Bytes for each weight: FP32 weight and two moments, and a fifth more for names and for the ends of blocks.
 BYTES = 14.4
+_NAME = re.compile("step-[0-9]{8}")
 _Result = t.TypeVar("_Result")
 
 
-def can_go_on() -> bool:
-    """Return whether this PyTorch can write a checkpoint while the training goes on."""
-    return hasattr(dcp, "async_save")
+class CheckpointError(Exception):
+    """A checkpoint cannot be written or read; the message names the cause."""
 
 
-class Written(t.NamedTuple):
-    """What became of a checkpoint; the fault is empty if all is well."""
+class Found(t.NamedTuple):
+    """The checkpoint to go on from, and why newer ones are not used."""
 
     step: int
-    bytes: int
-    seconds: float
-    fault: str
+    passed: list[str]
 
 
 class Checkpoints:
     """The checkpoints of one run in a directory that all ranks share."""
 
-    def __init__(self, directory: Path, rank: int, group: t.Any, local: Path | None = None, wait: bool = False) -> None:
-        """
-        Remove what an interrupted run left incomplete.
-
-        Threads use the group, beside the collectives of the training. With O(wait), training stands still until all is
-        written.
-        """
+    def __init__(self, directory: Path, rank: int) -> None:
+        """Remove what an interrupted run left incomplete."""
         self.directory, self.rank = directory.absolute(), rank
-        self.wait = wait or not can_go_on()
         # What a group may write is not read again.
         os.umask(os.umask(0o077) | 0o022)
-        self.group = group
-        self.ranks = dist.get_world_size()
-        self._together(lambda: store.tidy(self.directory))
-        self.local = self._each(lambda: store.local(local, self.directory, rank)) if local else None
-        hosts = self._gather(socket.gethostname())
-        self.neighbours = hosts.count(hosts[rank])
-        self.writer = Writer(str(self.directory), sync_files=self.local is None)
-        self.thread: threading.Thread | None = None
-        self.found: Written | None = None
+        self._together(lambda: tidy(self.directory))
 
-    def latest(self) -> store.Found | None:
+    def latest(self) -> Found | None:
         """Return the last checkpoint that is whole, as the first rank sees it."""
-        return self._together(lambda: store.latest(self.directory))
+        return self._together(lambda: latest(self.directory))
 
-    def save(self, step: int, model: nn.Module, optimizer: optim.Optimizer, about: dict[str, t.Any]) -> None:
-        """Begin to write the state after a step. Call result() before and after."""
-        began = time.monotonic()
-        try:
-            part = self._room(step, int(sum(weight.numel() for weight in model.parameters()) * BYTES))
-        except CheckpointError as error:
-            self.found = Written(step, 0, 0.0, str(error))
-            return
+    def save(self, step: int, model: nn.Module, optimizer: optim.Optimizer) -> int:
+        """Write the state after a step, and return its bytes."""
+        needed = int(sum(weight.numel() for weight in model.parameters()) * BYTES)
+        part = self._together(lambda: begin(self.directory, step, needed))
         weights, moments = get_state_dict(model, optimizer)
-        state = {"model": weights, "optimizer": moments, "about": about}
-        where = self.local / store.name(step) if self.local else part
-        given: t.Any = {"checkpoint_id": str(where), "storage_writer": self.writer, "process_group": self.group}
-        if self.wait:
-            self._complete(lambda: dcp.save(state, **given), where, part, step, began)
-            return
-        # PyTorch copies the state here, and writes it in a thread of its own.
-        written: t.Any = dcp.async_save(state, **given)
-        self.thread = threading.Thread(
-            target=self._complete, args=(written.result, where, part, step, began), daemon=True
-        )
-        self.thread.start()
-
-    def ready(self) -> bool:
-        """Return whether a checkpoint is published, or has failed, and result() does not wait."""
-        return self.found is not None
-
-    def join(self) -> None:
-        """Wait until no checkpoint is on its way."""
-        if self.thread:
-            self.thread.join()
-
-    def result(self) -> Written | None:
-        """Wait for the checkpoint on its way, and return once what became of it; nothing if there is none."""
-        self.join()
-        found, self.thread, self.found = self.found, None, None
-        return found
-
-    def _complete(self, write: t.Callable[[], t.Any], where: Path, part: Path, step: int, began: float) -> None:
-        """Write, copy and publish; all ranks do it in the same order."""
-        fault, sizes, size = "", store.Sizes(), 0
         try:
-            write()
-            if self.local:
-                sizes = store.copy(where, part)
-        except Exception as error:  # each storage and each rank has its own
-            fault = reason(error)
-        try:
-            reports = self._gather((fault, sizes))
-            fault = ""
-            size = self._together(lambda: self._publish(part, step, reports))
-            if self.local:
-                store.prune(self.local, step)
-        except Exception as error:  # such as a rank that is gone
-            fault = str(error) if isinstance(error, CheckpointError) else reason(error)
-            if self.local:
-                shutil.rmtree(where, ignore_errors=True)
-        self.found = Written(step, size, round(time.monotonic() - began, 3), fault)
+            # The first rank writes .metadata when the files of all ranks are on the disk.
+            dcp.save({"model": weights, "optimizer": moments}, checkpoint_id=str(part))
+        # Each storage has its own error. PyTorch raises it on all ranks as one that is no Exception.
+        except (Exception, dcp.CheckpointException) as error:
+            # Of a full disk, PyTorch says no more than that a position in a file is wrong.
+            free = self._together(lambda: drop(part))
+            raise CheckpointError(f"{reason(error)}; {free} bytes were free in {self.directory}") from error
+        return self._together(lambda: publish(self.directory, part, step))
 
-    def _room(self, step: int, needed: int) -> Path:
-        """
-        Return the directory of a new checkpoint, if the shared storage and all local drives have room for it.
-
-        Some versions of PyTorch cannot tell the other ranks that a rank has no space, so it is looked for before.
-        """
-        part = self._together(lambda: self._begin(step, needed))
-        if self.local:
-            drive, on_node = self.local, needed * self.neighbours // self.ranks
-            try:
-                self._each(lambda: store.room(drive, on_node, f"step {step}"))
-            except CheckpointError:
-                self._together(lambda: shutil.rmtree(part))
-                raise
-        return part
-
-    def _begin(self, step: int, needed: int) -> Path:
-        store.room(self.directory, needed, f"step {step}")
-        return store.begin(self.directory, step)
-
-    def _publish(self, part: Path, step: int, reports: list[tuple[str, store.Sizes]]) -> int:
-        try:
-            for fault, _sizes in reports:
-                if fault:
-                    raise CheckpointError(fault)
-            return store.publish(self.directory, part, step, [sizes for _fault, sizes in reports])
-        except (CheckpointError, OSError):
-            shutil.rmtree(part, ignore_errors=True)
-            raise
-
-    def _gather(self, mine: _Result) -> list[_Result]:
-        found: list[t.Any] = [None] * self.ranks
-        dist.all_gather_object(found, mine, group=self.group)
-        return found
-
-    def _each(self, work: t.Callable[[], _Result]) -> _Result:
-        """Let each rank work; an error of one is that of all."""
-        result, error = _attempt(work)
-        for one in self._gather(error):
-            if one:
-                raise one
-        return t.cast("_Result", result)
+    def load(self, step: int, model: nn.Module, optimizer: optim.Optimizer) -> None:
+        """Set model and optimizer to a checkpoint, which another number of ranks may have written."""
+        weights, moments = get_state_dict(model, optimizer)
+        dcp.load({"model": weights, "optimizer": moments}, checkpoint_id=str(self.directory / name(step)))
+        set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)
 
     def _together(self, work: t.Callable[[], _Result]) -> _Result:
         """Let the first rank work; all ranks get its result or its error."""
         found: list[t.Any] = [_attempt(work) if self.rank == 0 else None]
-        dist.broadcast_object_list(found, src=0, group=self.group)
+        dist.broadcast_object_list(found, src=0)
         result, error = found[0]
         if error:
             raise error
         return t.cast("_Result", result)
 
-    def load(self, step: int, model: nn.Module, optimizer: optim.Optimizer) -> dict[str, t.Any]:
-        """Set model and optimizer to a checkpoint, and return what was written about it."""
-        weights, moments = get_state_dict(model, optimizer)
-        state: dict[str, t.Any] = {"model": weights, "optimizer": moments, "about": {"step": 0, "sequences": 0}}
-        dcp.load(state, checkpoint_id=str(self.directory / store.name(step)))
-        set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)
-        about: dict[str, t.Any] = state["about"]
-        return about
+
+def name(step: int) -> str:
+    """Return the name of a complete checkpoint."""
+    return f"step-{step:08d}"
 
 
-class Writer(dcp.FileSystemWriter):
+def tidy(directory: Path) -> None:
+    """Make the directory, refuse one that others can write, and remove what an interrupted run left incomplete."""
+    trust.check_above(str(directory), trust.trusted_above())
+    directory.mkdir(parents=True, exist_ok=True)
+    trust.check(str(directory), trust.trusted(), trust.trusted_above())
+    for part in directory.glob("step-*.part"):
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def begin(directory: Path, step: int, needed: int) -> Path:
     """
-    PyTorch's writer, with a copy of the state in memory of its own.
+    Make the directory of a checkpoint that is not complete, if there is room for it.
 
-    That of PyTorch 2.6 is no copy for tensors of the CPU. The memory is kept, and pinned for GPUs: a new one is slower.
+    No two starts of a run use the same one: a rank of an earlier start may come back with its node, and write on.
     """
-
-    staged: t.Any = None
-
-    def stage(self, state_dict: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Return a copy that training does not change."""
-        self.per_thread_copy_ahead = 0
-        self.staged = staged(state_dict, self.staged)
-        if torch.cuda.is_available():
-            torch.cuda.current_stream().synchronize()
-        return t.cast("dict[str, t.Any]", self.staged)
+    free = shutil.disk_usage(directory).free
+    if free < needed:
+        text = f"step {step} needs {needed} bytes, {free} are free in {directory}"
+        raise CheckpointError(f"No space left on device: {text}")
+    part = directory / f"{name(step)}.{secrets.token_hex(4)}.part"
+    part.mkdir()
+    return part
 
 
-def staged(value: t.Any, kept: t.Any) -> t.Any:
-    """Copy a value to the host, into the memory of an earlier copy if there is one."""
-    if isinstance(value, dict):
-        before = kept if isinstance(kept, dict) else {}
-        return {key: staged(one, before.get(key)) for key, one in value.items()}
-    if not isinstance(value, torch.Tensor):
-        return copy.deepcopy(value)
-    value = value.detach()
-    if not isinstance(kept, torch.Tensor) or kept.shape != value.shape or kept.dtype != value.dtype:
-        if not value.is_cuda or hasattr(value, "to_local"):
-            return value.to("cpu", copy=True)
-        kept = torch.empty_like(value, device="cpu", pin_memory=True)
-    _own(kept).copy_(_own(value), non_blocking=True)
-    return kept
+def drop(part: Path) -> int:
+    """Remove what could not be written, and return the bytes that were free."""
+    free = shutil.disk_usage(part).free
+    shutil.rmtree(part, ignore_errors=True)
+    return free
 
 
-def _own(value: t.Any) -> t.Any:
-    """Return what this rank has of a tensor that may be split over ranks."""
-    return value.to_local() if hasattr(value, "to_local") else value
+def publish(directory: Path, part: Path, step: int) -> int:
+    """Give a checkpoint its name, remove older ones, and return its bytes."""
+    if fault := damage(part):
+        raise CheckpointError(fault)
+    whole = directory / name(step)
+    _sync(part)
+    shutil.rmtree(whole, ignore_errors=True)
+    part.rename(whole)
+    _sync(directory)
+    # Those of later steps are of a past that this run did not go on from.
+    names = complete(directory)
+    kept = [one for one in names if one <= whole.name][-KEEP:]
+    for one in set(names) - set(kept):
+        shutil.rmtree(directory / one, ignore_errors=True)
+    return sum(file.stat().st_size for file in whole.iterdir())
+
+
+def complete(directory: Path) -> list[str]:
+    """Return the names of the complete checkpoints, the last one at the end."""
+    return sorted(path.name for path in directory.iterdir() if _NAME.fullmatch(path.name))
+
+
+def latest(directory: Path) -> Found | None:
+    """Return the last complete checkpoint that is whole; nothing if none was ever complete."""
+    passed = list[str]()
+    for one in reversed(complete(directory)):
+        fault = damage(directory / one)
+        if not fault:
+            return Found(int(one.rpartition("-")[2]), passed)
+        passed.append(f"{one} is damaged: {fault}")
+    if passed:
+        raise CheckpointError(f"no checkpoint in {directory} is whole: {'; '.join(passed)}")
+    return None
+
+
+def damage(whole: Path) -> str:
+    """Return what is missing of a checkpoint, by what PyTorch says of its files."""
+    trust.check(str(whole), trust.trusted(), trust.trusted_above())
+    trust.check_content(str(whole), trust.trusted())
+    sizes: dict[str, int] = {}
+    try:
+        for block in dcp.FileSystemReader(str(whole)).read_metadata().storage_data.values():
+            sizes[block.relative_path] = max(sizes.get(block.relative_path, 0), block.offset + block.length)
+    except FileNotFoundError:
+        return ".metadata is missing"
+    except Exception as error:  # a pickle that is cut can raise anything
+        return f".metadata cannot be read: {reason(error)}"
+    for file, size in sorted(sizes.items()):
+        path = whole / file
+        found = path.stat().st_size if path.exists() else 0
+        if found < size:
+            return f"{file} has {found} bytes of {size}"
+    return ""
+
+
+def _sync(directory: Path) -> None:
+    """Write the names in a directory to the disk."""
+    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def _attempt(work: t.Callable[[], _Result]) -> tuple[_Result | None, Exception | None]:

@@ -4,9 +4,9 @@
 """
 Train a model by a recipe, on GPUs (NCCL) or on CPUs (gloo).
 
-Exit status: 0 done, 64 the recipe does not fit, or another user can write the checkpoints, 65 the loss is no number, 75
-ended by a signal after a checkpoint (start it again and it goes on), 74 no checkpoint could be written at the end, 70
-an error before the first step of all, such as ranks that do not find each other, 1 any other error.
+Exit status: 0 done, 64 the recipe does not fit, no checkpoint is whole, or another user can write them, 65 the loss is
+no number, 75 ended by a signal after a checkpoint (start it again and it goes on), 74 no checkpoint could be written at
+the end, 70 an error before the first step of all, such as ranks that do not find each other, 1 any other error.
 """
 
 from __future__ import annotations
@@ -32,21 +32,12 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--recipe", required=True, type=Path, help="recipe, YAML (needs PyYAML) or JSON")
     add("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
-    add("--backend", choices=["torch", "megatron"], default="torch", help="megatron writes no checkpoints")
-    add("--data-directory", type=Path, help="where the files of data.paths are (default: where the recipe says)")
     add("--steps", type=int, help="steps to train (default: proof.steps of the recipe)")
     add("--micro-batch", type=int, help="sequences of one pass (default: batch.micro of the recipe)")
     add("--measure", metavar="FIRST-LAST", help="steps whose mean is the result (default: proof.first and proof.last)")
     add("--directory", type=Path, help="where log.jsonl and TensorBoard events go (default: none are written)")
     add("--checkpoints", type=Path, help="where checkpoints go; a complete one there is resumed (default: none)")
     add("--checkpoint-every", type=int, help="steps between checkpoints (default: proof.checkpoint_every)")
-    add("--local-checkpoints", type=Path, help="directory on a local drive where they are written first, as $SCRATCH")
-    add(
-        "--checkpoint-mode",
-        choices=["go-on", "wait"],
-        default="go-on",
-        help="whether training goes on while a checkpoint is written; that needs memory for a copy of the state",
-    )
     add("--device", choices=["auto", "cuda", "cpu"], default="auto")
     add("--precision", choices=["bf16", "fp32"], help="of the computation (default: bf16 on GPUs, fp32 on CPUs)")
     add("--compile", choices=["blocks", "model", "none"], help="torch.compile (default: blocks on GPUs, none on CPUs)")
@@ -71,13 +62,7 @@ def load(options: argparse.Namespace) -> recipes.Recipe:
     changes = list(options.set)
     if options.micro_batch:
         changes.append(f"batch.micro={options.micro_batch}")
-    recipe = recipes.merged(raw, changes)
-    if options.data_directory and isinstance(recipe.get("data"), dict):
-        paths = recipe["data"].get("paths") or []
-        # The job script does not know the variables that a task prolog sets, such as SCRATCH.
-        directory = Path(os.path.expandvars(options.data_directory))
-        recipe["data"]["paths"] = [str(directory / Path(path).name) for path in paths]
-    return recipes.read(recipe)
+    return recipes.read(recipes.merged(raw, changes))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -89,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{options.recipe}: {error}", file=sys.stderr)
         return EXIT_REFUSED
     rank = place.find()
-    if faults := recipes.misfits(recipe, rank.size, options.backend):
+    if faults := recipes.misfits(recipe, rank.size):
         if rank.rank == 0:
             print(f"{options.recipe}: {'; '.join(faults)}", file=sys.stderr)
         return EXIT_REFUSED
@@ -107,10 +92,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _train(options: argparse.Namespace, recipe: recipes.Recipe, rank: place.Rank, trained: list[t.Any]) -> int:
     """Train with torch; the run is put into a list, so that it is known after an error."""
-    from . import parallel, run  # torch takes seconds
+    from . import checkpoint, parallel, run  # torch takes seconds
 
     world = parallel.place(rank, options.device)
-    compiles = world.device.type == "cuda" and options.backend == "torch" and options.compile != "none"
+    compiles = world.device.type == "cuda" and options.compile != "none"
     if compiles and (lacks := place.compiler_fault()):
         print(f"torch.compile needs {lacks} on each node; or use --compile=none", file=sys.stderr)
         return EXIT_REFUSED
@@ -118,7 +103,7 @@ def _train(options: argparse.Namespace, recipe: recipes.Recipe, rank: place.Rank
         try:
             trained.append(run.Run(options, recipe, world))
             return int(trained[0].train())
-        except trust.TrustError as error:
+        except (trust.TrustError, checkpoint.CheckpointError) as error:
             if world.first:
                 print(f"the checkpoints are not read: {error}", file=sys.stderr)
             return EXIT_REFUSED

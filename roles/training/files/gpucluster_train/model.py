@@ -1,11 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""
-The decoder of a recipe.
-
-GPT has learned positions, layer norm and GELU; Llama has RoPE, RMS norm, SwiGLU and grouped heads.
-"""
+"""The decoder of a recipe: GPT, with learned positions, layer norm and GELU."""
 
 from __future__ import annotations
 
@@ -33,22 +29,19 @@ class Linear(nn.Linear):
 
 
 class Norm(nn.Module):
-    """Layer norm, or RMS norm without bias; statistics are FP32."""
+    """Layer norm, whose weights stay FP32."""
 
     def __init__(self, shape: Model) -> None:
         """Make the weights."""
         super().__init__()
         self.epsilon = shape.norm_epsilon
         self.weight = nn.Parameter(torch.ones(shape.hidden))
-        self.bias = None if shape.gated else nn.Parameter(torch.zeros(shape.hidden))
+        self.bias = nn.Parameter(torch.zeros(shape.hidden))
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise the last dimension."""
-        weight = self.weight.to(x.dtype)
-        if self.bias is not None:
-            return F.layer_norm(x, weight.shape, weight, self.bias.to(x.dtype), self.epsilon)
-        wide = x.float()
-        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.epsilon)).to(x.dtype) * weight
+        weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
+        return F.layer_norm(x, weight.shape, weight, bias, self.epsilon)
 
 
 class Attention(nn.Module):
@@ -57,43 +50,31 @@ class Attention(nn.Module):
     def __init__(self, shape: Model) -> None:
         """Make one matrix for queries, keys and values, and one for the output."""
         super().__init__()
-        self.heads, self.kv_heads, self.size = shape.heads, shape.kv_heads, shape.head_size
-        self.dropout = shape.attention_dropout
-        width = (shape.heads + 2 * shape.kv_heads) * shape.head_size
-        self.qkv = Linear(shape.hidden, width, bias=not shape.gated)
-        self.out = Linear(shape.heads * shape.head_size, shape.hidden, bias=not shape.gated)
+        self.heads, self.size, self.dropout = shape.heads, shape.head_size, shape.attention_dropout
+        self.qkv = Linear(shape.hidden, 3 * shape.hidden)
+        self.out = Linear(shape.hidden, shape.hidden)
 
-    def forward(self, x: Tensor, turn: Tensor | None) -> Tensor:
-        """Attend to what comes before; turn holds the rotation of RoPE."""
-        batch, length, _hidden = x.shape
-        sizes = [self.heads * self.size, self.kv_heads * self.size, self.kv_heads * self.size]
-        q, k, v = (part.view(batch, length, -1, self.size) for part in self.qkv(x).split(sizes, dim=-1))
-        if turn is not None:
-            q, k = rotate(q, turn), rotate(k, turn)
-        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+    def forward(self, x: Tensor) -> Tensor:
+        """Attend to what comes before."""
+        batch, length, hidden = x.shape
+        shape = (batch, length, self.heads, self.size)
+        q, k, v = (part.view(shape).transpose(1, 2) for part in self.qkv(x).split(hidden, dim=-1))
         dropout = self.dropout if self.training else 0.0
-        grouped = self.kv_heads != self.heads
-        y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, enable_gqa=grouped)
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
         return self.out.forward(y.transpose(1, 2).reshape(batch, length, -1))
 
 
 class Feed(nn.Module):
-    """The feed-forward part: GELU, or SwiGLU with gate and value in one matrix."""
+    """The feed-forward part."""
 
     def __init__(self, shape: Model) -> None:
         """Make both matrices."""
         super().__init__()
-        self.gated = shape.gated
-        self.up = Linear(shape.hidden, shape.ffn * (2 if shape.gated else 1), bias=not shape.gated)
-        self.out = Linear(shape.ffn, shape.hidden, bias=not shape.gated)
+        self.up, self.out = Linear(shape.hidden, shape.ffn), Linear(shape.ffn, shape.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
         """Widen, bend, narrow."""
-        x = self.up(x)
-        if not self.gated:
-            return self.out.forward(F.gelu(x, approximate="tanh"))
-        gate, value = x.chunk(2, dim=-1)
-        return self.out.forward(F.silu(gate) * value)
+        return self.out.forward(F.gelu(self.up(x), approximate="tanh"))
 
 
 class Block(nn.Module):
@@ -106,25 +87,24 @@ class Block(nn.Module):
         self.norm1, self.attention = Norm(shape), Attention(shape)
         self.norm2, self.feed = Norm(shape), Feed(shape)
 
-    def forward(self, x: Tensor, turn: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Add attention, then the feed-forward part."""
-        x = x + F.dropout(self.attention(self.norm1(x), turn), self.dropout, self.training)
+        x = x + F.dropout(self.attention(self.norm1(x)), self.dropout, self.training)
         return x + F.dropout(self.feed(self.norm2(x)), self.dropout, self.training)
 
 
 class Decoder(nn.Module):
     """Tokens in, mean loss of the next token out."""
 
-    def __init__(self, shape: Model, dtype: torch.dtype, recompute: bool = False) -> None:
+    def __init__(self, shape: Model, dtype: torch.dtype) -> None:
         """Make all layers; the computation is done in dtype, the weights are FP32."""
         super().__init__()
-        self.shape, self.dtype, self.recompute = shape, dtype, recompute
+        self.shape, self.dtype = shape, dtype
         self.embedding = nn.Embedding(shape.padded_vocabulary, shape.hidden)
-        self.positions = None if shape.gated else nn.Embedding(shape.sequence, shape.hidden)
+        self.positions = nn.Embedding(shape.sequence, shape.hidden)
         self.blocks = nn.ModuleList(Block(shape) for _layer in range(shape.layers))
         self.norm = Norm(shape)
         self.head = None if shape.tied else Linear(shape.hidden, shape.padded_vocabulary, bias=False)
-        self.register_buffer("turn", None, persistent=False)
 
     def initialise(self) -> None:
         """Set all weights: normal with the recipe's width; what ends in a residual is narrower by the depth."""
@@ -136,15 +116,12 @@ class Decoder(nn.Module):
                 nn.init.ones_(module.weight)
             if getattr(module, "bias", None) is not None:
                 nn.init.zeros_(module.bias)
-        if self.shape.gated:
-            self.turn = rotation(self.shape, self.embedding.weight.device)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Return the input of the first layer."""
         x = F.embedding(tokens, self.embedding.weight)
-        if self.positions is not None:
-            x = x + self.positions.weight[: tokens.shape[1]]
-            x = F.dropout(x, self.shape.hidden_dropout, self.training)
+        x = x + self.positions.weight[: tokens.shape[1]]
+        x = F.dropout(x, self.shape.hidden_dropout, self.training)
         return x.to(self.dtype)
 
     def loss(self, x: Tensor, targets: Tensor) -> Tensor:
@@ -163,25 +140,8 @@ class Decoder(nn.Module):
         tokens = tokens.long()
         x = self.embed(tokens[:, :-1])
         for block in self.blocks:
-            if self.recompute:
-                x = torch.utils.checkpoint.checkpoint(block, x, self.turn, use_reentrant=False)
-            else:
-                x = block(x, self.turn)
+            x = block(x)
         return self.loss(x, tokens[:, 1:])
-
-
-def rotation(shape: Model, device: torch.device) -> Tensor:
-    """Return cosine and sine of RoPE by position and half of a head: [2, sequence, head_size / 2], FP32."""
-    half = torch.arange(0, shape.head_size, 2, device=device, dtype=torch.float32) / shape.head_size
-    angles = torch.outer(torch.arange(shape.sequence, device=device, dtype=torch.float32), shape.rope_base**-half)
-    return torch.stack([angles.cos(), angles.sin()])
-
-
-def rotate(x: Tensor, turn: Tensor) -> Tensor:
-    """Turn the pairs of each head of x [batch, length, heads, size] by their position."""
-    cos, sin = turn[:, : x.shape[1], None].unbind()
-    first, second = x.float().chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(x.dtype)
 
 
 def groups(model: nn.Module, decay: float) -> list[dict[str, t.Any]]:

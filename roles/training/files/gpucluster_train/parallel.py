@@ -83,13 +83,6 @@ def joined(world: World) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def background_group() -> t.Any:
-    """Return a group of all ranks for threads, which may not use that of the training at the same time."""
-    group = dist.new_group(backend="gloo", timeout=datetime.timedelta(minutes=PATIENCE))
-    _ENDED.append(group)
-    return group
-
-
 def split(model: Decoder, kind: str, world: World, compiled: str, micro_batches: int) -> nn.Module:
     """Compile the model and split it: a copy on each rank (ddp), or shards of the weights (fsdp)."""
     if compiled == "blocks":
@@ -106,7 +99,6 @@ def split(model: Decoder, kind: str, world: World, compiled: str, micro_batches:
             model,
             device_ids=[world.device] if gpu else None,
             gradient_as_bucket_view=True,
-            broadcast_buffers=False,
             # Gradients that are added up over micro-batches are no static graph for DDP.
             static_graph=micro_batches == 1 and compiled == "none",
         )

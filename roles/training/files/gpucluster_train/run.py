@@ -16,8 +16,8 @@ import typing as t
 import torch
 import torch.distributed as dist
 
-from . import parallel, sizes
-from .checkpoint import Checkpoints, can_go_on
+from . import sizes
+from .checkpoint import CheckpointError, Checkpoints
 from .log import Log
 from .step import DivergedError, Trainer
 
@@ -44,11 +44,9 @@ class Run:
         self.first, self.last = span(options, recipe, self.steps)
         self.log: Log = Log(options.directory, world.first)
         self.checkpoints: Checkpoints | None = None
-        if options.checkpoints and not options.bench and options.backend == "torch":
-            group, wait = parallel.background_group(), options.checkpoint_mode == "wait"
-            self.checkpoints = Checkpoints(options.checkpoints, world.rank, group, options.local_checkpoints, wait)
-        # Seconds for which training stood still for the checkpoint on its way, and for all.
-        self.stall, self.stalled, self.is_kept = 0.0, 0.0, True
+        if options.checkpoints and not options.bench:
+            self.checkpoints = Checkpoints(options.checkpoints, world.rank)
+        self.is_kept = True
         every = options.checkpoint_every
         self.every = recipe.proof.checkpoint_every if every is None else every
         self.trainer = self._trainer()
@@ -65,10 +63,6 @@ class Run:
             from torch._inductor import config
 
             config.max_autotune = True
-        if self.options.backend == "megatron":
-            from . import megatron
-
-            return megatron.MegatronTrainer(self.recipe, self.world, self.options.attention)
         precision = self.options.precision or ("bf16" if gpu else "fp32")
         compiled = self.options.compile or ("blocks" if gpu else "none")
         dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[precision]
@@ -78,19 +72,13 @@ class Run:
         """Run all steps that are left, and return the exit status."""
         start = self._resume()
         self._greet(start)
-        if self.checkpoints and self.options.checkpoint_mode == "go-on" and not can_go_on():
-            text = f"torch {torch.__version__} has no async_save: training stands still while a checkpoint is written"
-            self.log.event("checkpoint_mode", text)
-        begin = time.monotonic()
         try:
             status = self._steps(start)
         except DivergedError as error:
-            self._collect()
             found = self.checkpoints.latest() if self.checkpoints else None
             kept = f"; the last checkpoint is of step {found and found.step}" if self.checkpoints else ""
             self.log.event("diverged", f"STOPPED: {error}{kept}", reason=str(error))
             return EXIT_DIVERGED
-        self._stood(time.monotonic() - begin)
         self._summary()
         return status
 
@@ -143,9 +131,7 @@ class Run:
         before = None
         fault = Fault(None if start else self.options.fault, self.world.rank)
         for step in range(start + 1, self.steps + 1):
-            fault.strike(step, self.trainer, self.checkpoints)
-            if self.checkpoints and self.checkpoints.ready():
-                self._collect()
+            fault.strike(step, self.trainer)
             pending = self.trainer.step(step, self.stopping)
             stop = bool(before and self._watch(before))
             before = pending
@@ -155,10 +141,8 @@ class Run:
                 before = None
                 self._save(step)
                 if stop and step < self.steps:
-                    self._collect()
                     self.log.event("stop", f"stopped by a signal after step {step}", step=step)
                     return EXIT_AGAIN
-        self._collect()
         return 0 if self.is_kept else EXIT_NO_CHECKPOINT
 
     def _watch(self, pending: Pending) -> bool:
@@ -202,46 +186,22 @@ class Run:
         )
 
     def _save(self, step: int) -> None:
-        """Begin to write a checkpoint, when the one before is complete; training goes on without it if that fails."""
+        """Write a checkpoint; training goes on without it if that fails."""
         if self.checkpoints is None:
             return
-        self._collect()
-        begin = time.monotonic()
         self.trainer.pause()
-        about = {"step": step, "sequences": step * self.recipe.batch.total}
-        self.checkpoints.save(step, self.trainer.model, self.trainer.optimizer, about)
-        self.stall = time.monotonic() - begin
-
-    def _collect(self) -> None:
-        """Wait for the checkpoint on its way, if there is one, and tell what became of it."""
         begin = time.monotonic()
-        written = self.checkpoints.result() if self.checkpoints else None
-        if written is None:
+        try:
+            size = self.checkpoints.save(step, self.trainer.model, self.trainer.optimizer)
+        except CheckpointError as error:
+            self.is_kept = False
+            text = f"NO CHECKPOINT of step {step}: {error}"
+            self.log.event("checkpoint_failed", text, step=step, reason=str(error))
             return
-        stall = self.stall + time.monotonic() - begin
-        self.stalled += stall
-        self.is_kept = not written.fault
-        step, seconds = written.step, written.seconds
-        if written.fault:
-            text = f"NO CHECKPOINT of step {step}: {written.fault}"
-            self.log.event("checkpoint_failed", text, step=step, reason=written.fault)
-            return
-        rate = written.bytes / max(seconds, 1e-3) / 1e9
-        self.log.event(
-            "checkpoint",
-            f"checkpoint of step {step}: training stood still {stall:.3f} s, written in {seconds} s, {rate:.2f} GB/s",
-            step=step,
-            bytes=written.bytes,
-            seconds=seconds,
-            stall_seconds=round(stall, 3),
-        )
-
-    def _stood(self, seconds: float) -> None:
-        """Tell how long training stood still for checkpoints."""
-        if self.checkpoints and self.stalled:
-            part = self.stalled / seconds
-            text = f"training stood still {self.stalled:.2f} s of {seconds:.2f} s for checkpoints ({part:.2%})"
-            self.log.event("stood_still", text, stall_seconds=round(self.stalled, 3), seconds=round(seconds, 3))
+        self.is_kept = True
+        took = round(time.monotonic() - begin, 3)
+        text = f"checkpoint of step {step}: {size / 1e9:.3f} GB in {took} s"
+        self.log.event("checkpoint", text, step=step, bytes=size, seconds=took)
 
     def _summary(self) -> None:
         """Write the result: the mean of the measured steps, as the recipe wants it."""
@@ -275,15 +235,13 @@ class Fault:
         self.number = int(number or 0)
         self.mine = int(victim or 0) == rank
 
-    def strike(self, step: int, trainer: Trainer, checkpoints: Checkpoints | None) -> None:
-        """Do it, if it is its time and this is its rank. A kill waits for the checkpoint on its way."""
+    def strike(self, step: int, trainer: Trainer) -> None:
+        """Do it, if it is its time and this is its rank."""
         if self.kind == "slow" and self.mine:
             time.sleep(self.number / 1000)
         if step != self.number or not self.mine:
             return
         if self.kind == "kill":
-            if checkpoints:
-                checkpoints.join()
             os.kill(os.getpid(), signal.SIGKILL)
         if self.kind == "nan":
             with torch.no_grad():

@@ -87,16 +87,10 @@ class Trainer:
         self.parts = recipe.micro_batches(world.size)
         self.tokens = Tokens(recipe, world.rank, world.size)
         torch.manual_seed(recipe.seed)
-        sharded = recipe.parallel.data == "fsdp"
-        with torch.device("meta" if sharded else world.device):
-            decoder = models.Decoder(recipe.model, dtype, recipe.recompute == "full")
-        if not sharded:
+        with torch.device(world.device):
+            decoder = models.Decoder(recipe.model, dtype)
             decoder.initialise()
         self.model = parallel.split(decoder, recipe.parallel.data, world, compiled, self.parts)
-        if sharded:
-            decoder.to_empty(device=world.device)
-            decoder.initialise()
-        self.decoder = decoder
         settings = recipe.optimizer
         self.optimizer = torch.optim.AdamW(
             models.groups(self.model, settings.weight_decay),
@@ -105,11 +99,6 @@ class Trainer:
             eps=settings.epsilon,
             fused=True,
         )
-        self._begin(losses=world.size)
-
-    def _begin(self, losses: int) -> None:
-        """Set what changes from step to step; O(losses) is the number of ranks that know a loss."""
-        self.losses = losses
         self.waiting: Tensor | None = None
         self.before: Pending | None = None
         self.times: list[float] = []
@@ -139,7 +128,7 @@ class Trainer:
         norm = self._update()
         values = torch.stack([loss, torch.full_like(loss, float(stop))])
         dist.all_reduce(values)
-        values = torch.cat([values / self.losses, norm.reshape(1).to(values)])
+        values = torch.cat([values / self.world.size, norm.reshape(1).to(values)])
         pending = Pending(step, rate, [begin, ready], self._to_host(values))
         pending.marks.append(self.clock.mark())
         self.waiting = self.fetch(step + 1)
@@ -153,18 +142,22 @@ class Trainer:
         return parallel.whole(norm)
 
     def _gradients(self, tokens: Tensor) -> tuple[Tensor, t.Any]:
-        """Add up the gradients of all micro-batches; return their mean loss and the mark before the last reduction."""
+        """
+        Add up the gradients of all micro-batches; return the loss and the mark before the last reduction.
+
+        Ranks and passes may differ by one sequence. Each counts by its length, and the mean over the ranks follows.
+        """
         total = torch.zeros((), device=self.world.device)
         ready = None
-        for number, part in enumerate(torch.split(tokens, self.recipe.batch.micro), 1):
+        for number, part in enumerate(torch.tensor_split(tokens, self.parts), 1):
             last = number == self.parts
             with parallel.last_only(self.model, last):
-                loss = self.model(part)
+                loss = self.model(part) * (len(part) * self.world.size / self.recipe.batch.total)
                 if last:
                     ready = self.clock.mark()
-                (loss / self.parts).backward()
+                loss.backward()
             total += loss.detach()
-        return total / self.parts, ready
+        return total, ready
 
     def _to_host(self, values: Tensor) -> Tensor:
         """Start to copy values to the host, without waiting for them."""

@@ -28,13 +28,8 @@ def changed(*changes: str, name: str = "gpt3_126m") -> recipes.Recipe:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_each_recipe_is_valid_and_fits_its_own_machines(path: Path) -> None:
-    recipe = recipes.read(raw(path.stem))
-
-    assert recipe.name == path.stem
-    gpus = recipe.parallel.nodes * recipe.parallel.gpus_per_node
-    for backend in recipe.backends:
-        assert recipes.misfits(recipe, gpus, backend) == []
+def test_each_recipe_is_valid(path: Path) -> None:
+    assert recipes.read(raw(path.stem)).name == path.stem
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.stem != "tiny"], ids=lambda path: path.stem)
@@ -106,7 +101,7 @@ def test_the_recipe_of_the_seed_is_complete() -> None:
 # Parameters as the models' authors or PyTorch count them.
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("gpt3_126m", 125_262_336), ("llama3_8b", 8_030_261_248), ("gpt3_175b", 174_604_836_864), ("tiny", 120_576)],
+    [("gpt3_126m", 125_262_336), ("tiny", 120_576)],
 )
 def test_parameters(name: str, count: int) -> None:
     assert sizes.parameters(recipes.read(raw(name)).model) == count
@@ -155,9 +150,10 @@ def test_peak(gpu: str | None, peak: float | None) -> None:
         ("model.layers=2.5", "model.layers is 2.5; it must be of the type int"),
         ("model.tied=7", "model.tied is 7; it must be of the type bool"),
         ("batch.micro=true", "batch.micro is True; it must be of the type int"),
-        ("architecture=rnn", "architecture is 'rnn'; it must be one of gpt, llama"),
+        ("backends=torch", "backends is unknown"),
+        ("parallel.tensor=2", "parallel.tensor is unknown; known are data"),
+        ("parallel.data=pipeline", "parallel.data is 'pipeline'; it must be one of ddp, fsdp"),
         ("model.heads=7", "model.hidden 768 is not a multiple of model.heads 7"),
-        ("model.kv_heads=5", "model.heads 12 is not a multiple of model.kv_heads 5"),
         ("model.hidden_dropout=1", "must be below 1"),
         ("optimizer.learning_rate=fast", "optimizer.learning_rate is 'fast'; it must be of the type float"),
         ("proof.last=300", "are not in this order"),
@@ -187,31 +183,23 @@ def test_all_faults_are_told_at_once() -> None:
         assert key in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "gpus", "backend", "message"),
-    [
-        ("gpt3_126m", ["batch.micro=5"], 2, "torch", "batch.global 256 is not a multiple of batch.micro 5 times 2"),
-        ("gpt3_126m", [], 3, "torch", "batch.global 256 is not a multiple of batch.micro 4 times 3"),
-        ("gpt3_126m", [], 128, "torch", "batch.global 256 is not a multiple of batch.micro 4 times 128"),
-        ("gpt3_126m", [], 8, "metaseq", "is for the backends torch, megatron, not for metaseq"),
-        ("opt_175b", [], 992, "torch", "is for programs of others only, not for torch"),
-        ("gpt3_126m", ["parallel.tensor=2"], 8, "torch", "parallel.context must be 1"),
-        (
-            "gpt3_175b",
-            ["parallel.virtual_pipeline=24"],
-            1024,
-            "megatron",
-            "makes 192 stages, more than model.layers 96",
-        ),
-        ("gpt3_175b", ["parallel.pipeline=7"], 1024, "megatron", "is not a multiple of the 84 stages"),
-        ("gpt3_175b", [], 1000, "megatron", "1000 GPUs are not a multiple of"),
-        ("gpt3_175b", ["parallel.tensor=5"], 1024, "megatron", "is not a multiple of parallel.tensor 5"),
-    ],
-)
-def test_sizes_that_do_not_fit_are_refused(
-    name: str, changes: list[str], gpus: int, backend: str, message: str
-) -> None:
-    assert message in "; ".join(recipes.misfits(changed(*changes, name=name), gpus, backend))
+@pytest.mark.parametrize("ranks", range(1, 33))
+def test_the_recipe_of_the_lab_fits_each_number_of_ranks(ranks: int) -> None:
+    assert recipes.misfits(changed(name="tiny"), ranks) == []
+
+
+@pytest.mark.parametrize("total", [1, 2, 7, 32, 33, 256])
+@pytest.mark.parametrize("micro", [1, 2, 5, 8])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 16, 48])
+def test_each_rank_has_work_in_each_pass_or_the_batch_is_refused(ranks: int, micro: int, total: int) -> None:
+    """With FSDP, a rank that leaves a pass out lets the others wait for ever."""
+    recipe = changed(f"batch.global={total}", f"batch.micro={micro}", name="tiny")
+    passes = recipe.micro_batches(ranks)
+    shares = [(rank + 1) * total // ranks - rank * total // ranks for rank in range(ranks)]
+
+    assert sum(shares) == total
+    assert passes * micro >= max(shares) > (passes - 1) * micro
+    assert (min(shares) < passes) == bool(recipes.misfits(recipe, ranks))
 
 
 def test_a_change_keeps_the_rest() -> None:
@@ -228,16 +216,10 @@ def test_a_change_keeps_the_rest() -> None:
 
 def test_memory_grows_with_the_micro_batch_and_shrinks_with_shards() -> None:
     alone, more = (sizes.memory_bytes(changed(f"batch.micro={size}"), 1) for size in (4, 8))
-    whole, shards = (
-        sizes.memory_bytes(changed(f"parallel.data={kind}", name="gpt3_5b"), 64) for kind in ("ddp", "fsdp")
-    )
+    whole, shards = (sizes.memory_bytes(changed(f"parallel.data={kind}"), 64) for kind in ("ddp", "fsdp"))
 
     assert more > alone > sizes.parameters(changed().model) * sizes.STATE_BYTES
-    assert whole - shards > 0.9 * sizes.parameters(changed(name="gpt3_5b").model) * sizes.STATE_BYTES * 0.9
-
-
-def test_a_checkpoint_has_weights_and_moments() -> None:
-    assert sizes.checkpoint_bytes(changed()) == 12 * 125_262_336
+    assert whole - shards > 0.6 * sizes.parameters(changed().model) * sizes.STATE_BYTES
 
 
 def test_the_trainer_uses_these_files() -> None:

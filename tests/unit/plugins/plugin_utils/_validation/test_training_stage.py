@@ -195,7 +195,7 @@ def test_a_job_that_ends_early_fails() -> None:
 
 def test_a_run_without_a_log_fails() -> None:
     runs = {"all": {"log": "", "state": "FAILED"}}
-    found = checks({"recipe": plan.find("tiny"), "backend": "torch", "ranks": 2, "runs": runs})
+    found = checks({"recipe": plan.find("tiny"), "ranks": 2, "runs": runs})
 
     assert found["training.complete"] == ("fail", "the job ended after step 0 of 60: it is FAILED")
 
@@ -306,8 +306,8 @@ def test_the_version_of_pytorch_of_a_baseline_is_named() -> None:
 def test_a_recipe_that_does_not_fit_is_refused_before_a_job_is_submitted() -> None:
     host = Host(log())
 
-    with pytest.raises(StoppedError, match=r"batch.global 32 is not a multiple of batch.micro 5 times 2 data ranks"):
-        measured(host, changes=["batch.micro=5"])
+    with pytest.raises(StoppedError, match=r"batch.global 1 cannot be divided among 2 ranks"):
+        measured(host, changes=["batch.global=1"])
     assert host.arguments("slurm_job") == []
 
 
