@@ -15,7 +15,6 @@ test-all: ## Run everything else as well that tests/proved.json does not have; P
 
 bench: ## Measure site.yml on the lab against the budgets
 	.venv/bin/python tests/benchmark/render_slurm.py
-	.venv/bin/python tests/benchmark/cluster_file.py
 	.venv/bin/python tests/benchmark/azure_inventory.py
 	.venv/bin/python tests/benchmark/azure_cluster.py
 	.venv/bin/python tests/benchmark/azure_stack.py

@@ -37,6 +37,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 # Groups that plays are for.
 GROUP_NAMES = (*(names[0] for names in GROUPS.values()), "monitoring_server")
 _OUR_GROUPS = tuple(name for names in GROUPS.values() for name in names)
+# What a group may be meant as, by a name that is near to it: plays name the first of each task.
+_MEANT = {**{name: names[0] for names in GROUPS.values() for name in names}, "monitoring_server": "monitoring_server"}
 # Inputs that name machines of the inventory.
 _MACHINES = ("slurm_controllers", "slurm_database", "munge_key_host", "users_keys_host")
 # Directory trees that are local to each machine.
@@ -92,15 +94,24 @@ def problems(cluster: Cluster) -> list[str]:
 def _groups(cluster: Cluster) -> Iterator[str]:
     """Refuse groups whose name looks like a misspelt group of the collection, and a cluster without its groups."""
     for name, hosts in cluster.groups.items():
-        known = name in _OUR_GROUPS or name in older_names.GROUPS
-        near = inputs_types.nearest(name, _OUR_GROUPS) if hosts and not known else ""
-        if near and not _is_part(cluster, name, near):
-            yield f"inventory: found the group {name}, which nothing reads; allowed: {near}, if that is meant"
+        known = name in _MEANT or name in older_names.GROUPS
+        near = _near(cluster, name) if hosts and not known else ""
+        if near:
+            yield f"inventory: found the group {name}, which nothing reads; allowed: {_MEANT[near]}, if that is meant"
     if not cluster.computes and not cluster.values.get("slurm_elastic"):
         yield "inventory: found no compute node; allowed: one machine or more in the group slurm_compute"
     # Parts such as storage.yml need no controller. The role slurm refuses its absence in inventories of our own.
     elif cluster.groups.get("slurm-node") and not cluster.controllers:
         yield "inventory: found the group slurm-node and no controller; allowed: one machine or two in slurm-master"
+
+
+def _near(cluster: Cluster, name: str) -> str:
+    """Return the group that a name is near to; a short word such as compute only if one of its machines has no task."""
+    near = inputs_types.nearest(name, _MEANT)
+    if near:
+        return "" if _is_part(cluster, name, near) else near
+    idle = set(cluster.groups[name]).difference(*(cluster.groups.get(group, ()) for group in _MEANT))
+    return inputs_types.nearest(f"slurm_{name}", _MEANT) if idle else ""
 
 
 def _is_part(cluster: Cluster, name: str, near: str) -> bool:
@@ -113,6 +124,21 @@ def _is_part(cluster: Cluster, name: str, near: str) -> bool:
     longer = "_" not in near and name.startswith(f"{near}-")
     same = [task for task, names in GROUPS.items() if longer or near in names]
     return set(cluster.groups[name]) <= {host for task in same for host in cluster.of(task)}
+
+
+def _ungrouped(cluster: Cluster) -> Iterator[str]:
+    """Refuse machines in no group, which no play would reach; lists of a cloud and of DeepOps have others, too."""
+    older = any(cluster.groups.get(name) for name in (*_OUR_GROUPS, *older_names.GROUPS) if "-" in name)
+    wrong = [
+        host
+        for host in cluster.groups.get("ungrouped", ())
+        if host not in machine_names.CONTROL_NODE and not cluster.machines.get(host, {}).get("computer_name")
+    ]
+    if wrong and not older:
+        yield (
+            f"inventory: found {words.listed(wrong)} in no group; allowed: {', '.join(GROUP_NAMES)}, or a group of your"
+            " own for machines that are not of the cluster"
+        )
 
 
 def _names(cluster: Cluster) -> Iterator[str]:
@@ -236,4 +262,4 @@ def _user(cluster: Cluster) -> Iterator[str]:
         yield problem("slurm_user_uid", int(number), allowed)
 
 
-_PARTS = (_groups, _names, _meanings, _sizes, _localhost, _named_machines, _state, _filer, _user)
+_PARTS = (_groups, _ungrouped, _names, _meanings, _sizes, _localhost, _named_machines, _state, _filer, _user)

@@ -56,7 +56,6 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_azure_stack": {"_azure", "module_utils._azure_machine", "module_utils._system"},
     "_azure_cluster": {"_catalogue", "_inputs"},
     "_catalogue": set(),
-    "_cluster_file": {"_catalogue", "_inputs", "_slurm", "module_utils._system"},
     "_programs": set(),
     "_progress": {"_slurm", "module_utils._system"},
     "_health": {"_catalogue", "module_utils._hardware", "module_utils._health"},
