@@ -47,7 +47,9 @@ HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 IMAGE = "/etc/gpucluster/image.json"
 KNOWN_HOSTS, SIGNERS = "/etc/gpucluster/pull_known_hosts", "/etc/gpucluster/pull_signers"
 # Collections that tasks of site.yml use, from the wheel of Ansible. Ansible resolves their names also for other hosts.
-_COLLECTIONS = ("ansible_collections/ansible/posix/", "ansible_collections/community/mysql/")
+_COLLECTIONS = tuple(
+    f"ansible_collections/{name}/" for name in ("ansible/posix", "community/general", "community/mysql")
+)
 _SSH = (
     *("BatchMode=yes", "IdentitiesOnly=yes", f"IdentityFile={HOST_KEY}", "IdentityAgent=none"),
     *(f"UserKnownHostsFile={KNOWN_HOSTS}", "GlobalKnownHostsFile=/dev/null", "StrictHostKeyChecking=yes"),

@@ -15,7 +15,6 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic import cli as elastic_cli
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.nfs_exports import Export
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.host import Host
 from ansible_collections.hpcai.gpucluster.tests.unit.support.places import expect_none, place
 
@@ -49,18 +48,12 @@ def tasks(name: str) -> list[dict[str, t.Any]]:
 
 
 def test_root_of_a_node_is_a_user_without_rights_and_stays_below_the_directory() -> None:
-    (arguments,) = (
-        task["hpcai.gpucluster.nfs_exports"]
-        for task in tasks("join_export")
-        if "files" not in task and "hpcai.gpucluster.nfs_exports" in task
-    )
-    (export,) = arguments["exports"]
-    clients = value(export["clients"], slurm_join_clients=["10.0.128.0/17", "10.1.0.0/16"])
-
-    line = Export(value(export["path"]), tuple(clients)).line
+    sets = [task.get("hpcai.gpucluster.file_set", {"files": []}) for task in tasks("join_export")]
+    (file,) = (file for one in sets for file in one["files"])
+    line = value(file["content"], slurm_join_clients=["10.0.128.0/17", "10.1.0.0/16"])
 
     options = "(ro,secure,root_squash,anonuid=987,anongid=986,subtree_check)"
-    assert line == f"{DIRECTORY} 10.0.128.0/17{options} 10.1.0.0/16{options}"
+    assert line == f"{DIRECTORY} 10.0.128.0/17{options} 10.1.0.0/16{options}\n"
 
 
 def test_no_role_exports_to_root_of_a_node_unless_the_user_says_so() -> None:
