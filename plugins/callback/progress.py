@@ -64,10 +64,10 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible import constants, context
+from ansible import context
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import inside, last_run, screen, summary, text
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import last_run, screen, summary, text
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress.tracker import Tracker
 
 if t.TYPE_CHECKING:
@@ -207,9 +207,7 @@ class CallbackModule(CallbackBase):
         """Show the line until the run is over; this is the body of the only thread that writes while tasks run."""
         pause = 1.0 if self.line else float(max(self.get_option("log_seconds"), 1))
         while not self._over.wait(pause):
-            said = inside.read(inside.path(Path(constants.DEFAULT_LOCAL_TMP)))  # type: ignore[attr-defined]
             with self.lock:
-                self.tracker.inside(*(said or (0.0, "")))
                 words = f"Progress: {self.tracker.words()}"
             if not self.line:
                 self._print([words])

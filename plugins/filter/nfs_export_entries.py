@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nfs_export_entries
-short_description: Convert exports to the form that the module nfs_exports accepts
+short_description: Convert exports to the form that the role nfs writes
 version_added: 0.1.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
@@ -30,14 +30,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Export the home directories
-  hpcai.gpucluster.nfs_exports:
-    exports: "{{ [{'path': '/home'}] | hpcai.gpucluster.nfs_export_entries(['10.0.0.0/24']) }}"
+- name: Show how the home directories are exported
+  ansible.builtin.debug:
+    msg: "{{ [{'path': '/home'}] | hpcai.gpucluster.nfs_export_entries(['10.0.0.0/24']) }}"
 """
 
 RETURN = r"""
 _value:
-  description: Entries of the option C(exports) of M(hpcai.gpucluster.nfs_exports).
+  description: Entries with path and clients, such as C(10.0.0.0/24(rw,sync)), and with owner, group and mode if given.
   type: list
   elements: dict
 """
@@ -48,7 +48,7 @@ from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nf
 
 
 def nfs_export_entries(exports: list[dict[str, t.Any]], clients: t.Any = None) -> list[dict[str, t.Any]]:
-    """Return the exports in the form of the module."""
+    """Return the exports in the form of the role."""
     return [nfs.export_entry(export, clients) for export in exports]
 
 

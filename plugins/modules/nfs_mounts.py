@@ -76,8 +76,6 @@ options:
     type: str
     choices: [fail, warn]
     default: fail
-seealso:
-  - module: hpcai.gpucluster.nfs_exports
   - module: ansible.posix.mount
 """
 

@@ -89,7 +89,7 @@ def trusts_everybody(export: t.Mapping[str, t.Any], default_clients: t.Any) -> b
 
 
 def export_entry(export: t.Mapping[str, t.Any], default_clients: t.Any) -> dict[str, t.Any]:
-    """Return one export as the module nfs_exports accepts it."""
+    """Return one export as the role nfs writes it."""
     if is_raw(export.get("options")):
         clients = _RAW_CLIENTS.findall(export["options"])
     else:
@@ -97,7 +97,7 @@ def export_entry(export: t.Mapping[str, t.Any], default_clients: t.Any) -> dict[
         options = ",".join(merge_options([*EXPORT_OPTIONS, squash], export.get("options")))
         clients = [f"{client}({options})" for client in export_clients(export, default_clients)]
     entry = {"path": export["path"], "clients": clients}
-    # Without owner, group or mode, the module does not change an existing directory.
+    # Without owner, group or mode, an existing directory stays as it is.
     return {**entry, **{key: str(export[key]) for key in ("owner", "group", "mode") if export.get(key) is not None}}
 
 

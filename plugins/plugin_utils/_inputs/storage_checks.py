@@ -13,7 +13,6 @@ import posixpath
 import re
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._storage.quotas import SIZE_FORM, is_size
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import nfs as data
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_address
@@ -65,6 +64,8 @@ _HOST = re.compile(r"@?[A-Za-z0-9*?]([A-Za-z0-9.*?_-]*[A-Za-z0-9*?])?")
 _EXPORT_OPTION = re.compile(r"-?[a-z_]+(=[A-Za-z0-9_.:/@+-]+)?")
 _RAW_EXPORT = re.compile(r" *[^\s()]+\([A-Za-z0-9_.:/@+=,-]*\)( +[^\s()]+\([A-Za-z0-9_.:/@+=,-]*\))* *")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
+SIZE_FORM = "a whole number with K, M, G, T or P, such as 500G"
+_SIZE = re.compile(r"[1-9][0-9]*[KMGTP]", re.IGNORECASE)
 _SOURCE = {
     "nfs": re.compile(r"(\[[0-9A-Fa-f:%.]+\]|[A-Za-z0-9_.-]+):/\S*"),
     "lustre": re.compile(r"[A-Za-z0-9_.@,:-]+:/[A-Za-z0-9_/-]+"),
@@ -307,12 +308,14 @@ def _quotas(where: str, volume: Record) -> Iterator[str]:
         return
     sizes = {"quota": volume["quota"]} if volume.get("quota") is not None else {}
     sizes.update({f"quotas.{name}": size for name, size in users.items()})
-    yield from (f"{where}.{name}: {size!r} is not {SIZE_FORM}" for name, size in sizes.items() if not is_size(size))
+    yield from (
+        f"{where}.{name}: {size!r} is not {SIZE_FORM}" for name, size in sizes.items() if not _SIZE.fullmatch(str(size))
+    )
     if sizes and volume.get("filesystem", "xfs") != "xfs":
         yield f"{where}.filesystem: quotas need xfs, not {volume['filesystem']}"
     for name in users:
-        if not _USER.fullmatch(str(name)) or str(name) in {"0", "root"}:
-            yield f"{where}.quotas: {name!r} is neither the name of a user nor a UID above 0; root has no limit"
+        if not _USER.fullmatch(str(name)) or str(name).isdigit() or name == "root":
+            yield f"{where}.quotas: {name!r} is not the name of a user whom the server knows; root has no limit"
 
 
 def _devices(where: str, devices: list[str], users: dict[str, str]) -> Iterator[str]:

@@ -54,13 +54,13 @@ class LastRun:
         self._known = place is not None
         self._place = self._place if place is None else place
 
-    def left(self, before: float, present: float, reported: float | None = None) -> Left | None:
-        """Return what is left, by the seconds before the present task, those in it, and its own report of its end."""
+    def left(self, before: float, present: float) -> Left | None:
+        """Return what is left, by the seconds before the present task, and those in it."""
         if self._place < 0:
             return None
         spent = self._until[self._place]
         pace = min(max(before / spent, FASTEST), SLOWEST) if spent >= PACE_SECONDS else 1.0
-        usual = reported or (self.steps[self._place].seconds * pace if self._known else present)
+        usual = self.steps[self._place].seconds * pace if self._known else present
         after = (self._until[-1] - self._until[self._place + 1]) * pace
         return Left(max(usual - present, 0.0) + after, len(self.steps) - self._place - 1, usual)
 

@@ -31,8 +31,6 @@ class Tracker:
         self.changed: dict[str, list[int]] = {}
         self.failed: dict[str, str] = {}
         self._places: dict[str, int] = {}
-        self._inside: tuple[float, str] = (0.0, "")
-        self._told = 0.0
         self._items, self._items_of = 0, ""
 
     def task(self, identity: str, name: str) -> None:
@@ -43,7 +41,7 @@ class Tracker:
         self._places[identity] = len(self.steps)
         self.steps.append(Step(text.short_name(name), 0.0))
         self._since = self._clock()
-        self._inside, self._items, self._items_of = (0.0, ""), 0, ""
+        self._items, self._items_of = 0, ""
         self.last.start(self.steps[-1].name)
 
     def play(self) -> None:
@@ -66,12 +64,6 @@ class Tracker:
         name = text.plain(self.steps[-1].name, 60) if self.steps else "before the first task"
         self.failed[host] = f"{name}: {why}"
 
-    def inside(self, fraction: float, words: str) -> None:
-        """Note what the present task reports of itself; a fraction of 0 is unknown."""
-        if fraction != self._inside[0]:
-            self._told = self._clock() - self._since
-        self._inside = (min(max(fraction, 0.0), 1.0), words)
-
     def finish(self) -> float:
         """Note that the present task ended; return the seconds of the run."""
         if self.steps:
@@ -79,10 +71,7 @@ class Tracker:
         return self._clock() - self._began
 
     def _left(self) -> Left | None:
-        fraction, present = self._inside[0], self._clock() - self._since
-        # The start of a long step is not typical of it.
-        reported = self._told / fraction if fraction >= 0.05 and self._told >= _LONG_TASK else None
-        return self.last.left(self._since - self._began, present, reported)
+        return self.last.left(self._since - self._began, self._clock() - self._since)
 
     def words(self) -> str:
         """Return the line: C(47 of about 61 tasks, 1 min 20 s left; now: Compile Slurm (5 of about 6 min))."""
@@ -99,10 +88,10 @@ class Tracker:
         """Return how far the present task is, where it is a long one."""
         elapsed = self._clock() - self._since
         usual = left.present if left else 0.0
-        said = [self._inside[1]]
+        said: list[str] = []
         if max(usual, elapsed) >= _LONG_TASK:
             known = usual >= _LONG_TASK and elapsed <= 1.1 * usual
             time = text.part_of(elapsed, usual) if known else f"for {text.duration(elapsed)}"
-            said = [time, f"{text.count(self._items, 'item')} done" if self._items else "", *said]
+            said = [time, f"{text.count(self._items, 'item')} done" if self._items else ""]
         said = [word for word in said if word]
         return f" ({', '.join(said)})" if said else ""

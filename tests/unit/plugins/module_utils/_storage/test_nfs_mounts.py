@@ -56,6 +56,19 @@ def test_parents_are_mounted_before_what_lies_below() -> None:
     assert list(machine.mounts) == ["/shared", "/shared/data"]
 
 
+@pytest.mark.parametrize("wanted", [[], ["noatime"]])
+def test_what_lies_below_is_unmounted_before_its_parent(wanted: list[str]) -> None:
+    machine = FakeHost()
+    below = Wanted("/shared/data", "filer:/data", "nfs", OPTIONS)
+    run(machine, SHARED, below)
+    machine.calls.clear()
+
+    run(machine, *(one._replace(options=("vers=4.2", "nconnect=4", *wanted)) for one in (SHARED, below) if wanted))
+
+    ended = [call[-1] for call in machine.calls if "umount" in call]
+    assert ended == ["/shared/data", "/shared"]
+
+
 def test_what_is_no_longer_wanted_is_unmounted() -> None:
     machine = FakeHost()
     run(machine, HOME, SHARED)

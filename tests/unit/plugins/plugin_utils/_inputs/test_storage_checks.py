@@ -163,7 +163,9 @@ def test_a_lustre_source_is_right() -> None:
         ({"devices": ["/dev/sdb"], "quotas": {"alice": "2TB"}}, [".quotas.alice: '2TB'", "such as 500G"]),
         ({"devices": ["/dev/sdb"], "quotas": ["alice"]}, [".quotas", "not a mapping"]),
         ({"devices": ["/dev/sdb"], "quotas": {"root": "2T"}}, [".quotas: 'root'", "no limit"]),
-        ({"devices": ["/dev/sdb"], "quotas": {"a b": "2T"}}, [".quotas: 'a b'", "UID"]),
+        ({"devices": ["/dev/sdb"], "quotas": {"a b": "2T"}}, [".quotas: 'a b'", "name of a user"]),
+        ({"devices": ["/dev/sdb"], "quotas": {1000: "2T"}}, [".quotas: 1000", "name of a user"]),
+        *(({"devices": ["/dev/sdb"], "quota": size}, [f".quota: {size!r}"]) for size in ("8", "0G", "-1G", "1.5T")),
         ({"devices": ["/dev/sdb"], "quota": "2T", "filesystem": "ext4"}, [".filesystem", "xfs"]),
     ],
 )

@@ -45,7 +45,6 @@ def test_a_task_that_the_last_run_did_not_have_takes_what_it_takes() -> None:
     run.start("New")
 
     assert run.left(10, 99) == (70, 2, 99)
-    assert run.left(10, 99, reported=120) == (70 + 21, 2, 120)
 
 
 def test_a_run_is_found_again_by_its_playbook_and_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,21 +76,6 @@ def test_the_line_says_tasks_time_and_how_far_a_long_task_is() -> None:
     assert tracker.words() == "3 of about 4 tasks, 2 min 20 s left; now: Compile Slurm (5 of about 6 min)"
 
 
-def test_what_a_task_reports_of_itself_is_believed() -> None:
-    clock = Clock()
-    tracker = started(clock)
-    clock.now = 20.0 + 300.0
-    tracker.inside(0.5, "line 5,000 of about 10,000")
-
-    words = "6 min 20 s left; now: Compile Slurm (5 of about 10 min, line 5,000 of about 10,000)"
-    assert tracker.words() == f"3 of about 4 tasks, {words}"
-    clock.now += 14.0
-    tracker.inside(0.5, "line 5,000 of about 10,000")
-    assert "6 min 6 s left" in tracker.words()
-    tracker.task("3", "Four")
-    assert "line" not in tracker.words()
-
-
 def test_the_items_of_a_loop_are_counted_on_one_host() -> None:
     clock = Clock()
     tracker = started(clock)
