@@ -94,7 +94,7 @@ def _machines(head: Hosts, nodes: Hosts) -> Iterator[str]:
     if head.keys() & nodes.keys():
         yield f"init_nodes: found the controller {', '.join(head)}; allowed: other machines"
     places = [host["ansible_host"] for host in (*head.values(), *nodes.values()) if host]
-    twice = sorted({place for place in places if places.count(place) > 1})
+    twice = [place for place, times in collections.Counter(places).items() if times > 1]
     if twice:
         yield f"init_nodes: found the address {', '.join(twice)} twice; allowed: one address for each machine"
 

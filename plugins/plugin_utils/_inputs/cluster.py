@@ -111,7 +111,8 @@ def _near(cluster: Cluster, name: str) -> str:
     if near:
         return "" if _is_part(cluster, name, near) else near
     idle = set(cluster.groups[name]).difference(*(cluster.groups.get(group, ()) for group in _MEANT))
-    return inputs_types.nearest(f"slurm_{name}", _MEANT) if idle else ""
+    # The appliance of StackHPC has such groups.
+    return inputs_types.nearest(f"slurm_{name}", _MEANT) if idle and "openhpc" not in cluster.groups else ""
 
 
 def _is_part(cluster: Cluster, name: str, near: str) -> bool:
@@ -123,7 +124,8 @@ def _is_part(cluster: Cluster, name: str, near: str) -> bool:
     """
     longer = "_" not in near and name.startswith(f"{near}-")
     same = [task for task, names in GROUPS.items() if longer or near in names]
-    return set(cluster.groups[name]) <= {host for task in same for host in cluster.of(task)}
+    tasked = {host for task in same for host in cluster.of(task)}
+    return set(cluster.groups[name]) <= tasked.union(cluster.groups.get(near, ()))
 
 
 def _ungrouped(cluster: Cluster) -> Iterator[str]:

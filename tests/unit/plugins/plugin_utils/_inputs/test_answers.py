@@ -32,7 +32,7 @@ def _parts(**given: str) -> dict[str, t.Any]:
 
 
 def _refused(**given: str) -> str:
-    with pytest.raises(AnsibleFilterError, match="Wrong answers. No file was written.") as refused:
+    with pytest.raises(AnsibleFilterError, match=r"Wrong answers\. No file was written\.") as refused:
         _parts(**given)
     return str(refused.value)
 

@@ -44,6 +44,38 @@ def test_a_plain_cluster_is_right() -> None:
     assert found({"slurm_database": ["head"], "nfs_server": ["head"], "lab": ["head"], "rack_a": ["gpu1"]}) == []
 
 
+@pytest.mark.parametrize("group", ["bastion", "dgx"])
+def test_machines_of_a_group_that_plays_do_not_know_are_right(group: str) -> None:
+    assert found({group: ["jump1"]}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("slurm_node", "slurm_compute"),
+        ("slurm-nodes", "slurm_compute"),
+        ("compute", "slurm_compute"),
+        ("nodes", "slurm_compute"),
+        ("login", "slurm_login"),
+        ("controllers", "slurm_controller"),
+        ("nfs_servers", "nfs_server"),
+        ("monitoring_servers", "monitoring_server"),
+    ],
+)
+def test_a_group_that_nearly_has_the_name_of_ours_is_refused(name: str, meant: str) -> None:
+    said = f"inventory: found the group {name}, which nothing reads; allowed: {meant}, if that is meant"
+    assert found({name: ["new1"]}) == [said]
+    assert found({name: ["new1"], meant: ["new1", *(["gpu1"] if meant == "slurm_compute" else [])]}) == []
+
+
+def test_a_machine_in_no_group_is_refused() -> None:
+    (said,) = found({"ungrouped": ["gpu9", "localhost"]})
+    assert said.startswith("inventory: found gpu9 in no group; allowed: slurm_controller, slurm_compute, ")
+    listed = {"vm9": {"host": "192.0.2.1", "computer_name": "vm9"}}
+    assert found({"ungrouped": ["vm9"]}, machines=listed) == []
+    assert found({"ungrouped": ["mgmt1"], "slurm-node": ["gpu1"]}) == []
+
+
 @pytest.mark.parametrize(
     ("groups", "values", "words"),
     [
