@@ -48,7 +48,7 @@ def _translated(loader: t.Any, raw: Raw, groups: Mapping[str, list[str]], addres
     """Translate each distinct set of variables once."""
     known = {name for variables in raw.values() for name in variables if older_names.entry(name)}
     inputs = rules.known() | _OTHERS
-    kinds = sets.Distinct((known | inputs | {"group_names"}).__contains__)
+    kinds = sets.Distinct((known | inputs).__contains__)
     for host, variables in raw.items():
         kinds.add(host, variables)
     meanings, found, added = [], {}, {}

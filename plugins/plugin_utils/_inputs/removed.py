@@ -27,7 +27,7 @@ def table() -> dict[str, str]:
 def problems(names: Iterable[str], own: Iterable[str] = ()) -> dict[str, str]:
     """Return one sentence for each removed variable; C(own) are names that the site uses for something else."""
     return {
-        name: f"{name}: found a variable that the collection no longer has; {instead}"
+        name: f"{name}: found a variable that the collection does not read; {instead}"
         for name in sorted(set(names) - set(own))
         if (instead := _instead(name))
     }

@@ -15,10 +15,10 @@ from ansible_collections.hpcai.gpucluster.tests.unit.support.ci_program import c
 ROOT = Path(__file__).parents[3]
 suite, parts, lanes, proofs = (ci_program(name) for name in ("suite", "parts", "lanes", "proofs"))
 TEST = [lanes.Part(name, list) for name in ("site", "unit", "style", "sanity")]
-REST = [lanes.Part(name, list, applies=name) for name in ("nfs", "audit", "ha", "new")]
+REST = [lanes.Part(name, list, applies=name) for name in ("nfs", "login", "ha", "new")]
 KNOWN = {
     "nfs": proofs.Proof("old", "2026-11-01", 900),
-    "audit": proofs.Proof("old", "2026-11-01", 100),
+    "login": proofs.Proof("old", "2026-11-01", 100),
     "ha": proofs.Proof("now", "2026-11-01", 200),
 }
 
@@ -31,8 +31,8 @@ def names(words: list[str]) -> tuple[list[str], list[str], list[str]]:
 @pytest.mark.parametrize(
     ("words", "test", "rest", "proved"),
     [
-        ([], ["site", "unit", "style", "sanity"], ["audit", "nfs", "new"], ["ha"]),
-        (["all"], ["site", "unit", "style", "sanity"], ["new", "nfs", "audit"], ["ha"]),
+        ([], ["site", "unit", "style", "sanity"], ["login", "nfs", "new"], ["ha"]),
+        (["all"], ["site", "unit", "style", "sanity"], ["new", "nfs", "login"], ["ha"]),
         (["test"], ["site", "unit", "style", "sanity"], [], []),
         (["lint"], ["style", "sanity"], [], []),
         (["ha", "unit", "ha"], ["ha", "unit"], [], []),

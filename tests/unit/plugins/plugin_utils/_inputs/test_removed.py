@@ -12,7 +12,7 @@ def test_each_removed_variable_is_refused_by_name() -> None:
     for known, instead in removed.table().items():
         name = known.replace("*", "enabled")
         assert removed.problems([name]) == {
-            name: f"{name}: found a variable that the collection no longer has; {instead}"
+            name: f"{name}: found a variable that the collection does not read; {instead}"
         }
 
 
