@@ -96,8 +96,6 @@ _RANGES: dict[str, tuple[int, int]] = {
     "nccl_gpus_per_bridge": (0, 16),
     "health_epilog_gpu_memory_mib": (0, 1 << 20),
     "health_nhc_timeout_seconds": (1, 3600),
-    "motd_minutes": (1, 1440),
-    "profiling_perf_event_paranoid": (-1, 4),
     "slurm_database_buffer_mib": (16, 1 << 24),
     "slurm_drain_seconds": (0, 1 << 30),
     "slurm_failures_percent": (0, 100),
@@ -317,6 +315,7 @@ _RULES: dict[str, Rule] = {
     "base_sysctl": _sysctl,
     "base_time_servers": _each(host),
     "base_time_service": _time_service,
+    "base_timezone": _empty_or(_zone),
     "docker_data_root": _empty_or(path),
     "docker_key_checksum": _SHA256,
     "docker_proxy": proxy.problem,
@@ -404,7 +403,6 @@ _RULES: dict[str, Rule] = {
     "slurm_version": _matches(
         r"[0-9]{2}\.[0-9]{2}\.[0-9]+(-[0-9]+)?", "a release with three numbers, such as '26.05.4'"
     ),
-    "timezone_name": _zone,
     "training_data": _downloads,
     "training_user": _empty_or(_TRAINS),
     "training_users": _each(_TRAINS),

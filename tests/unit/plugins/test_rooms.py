@@ -47,7 +47,6 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_backup": {"_system"},
     "_image": {"_system"},
     "_firewall": {"_system"},
-    "_motd": {"_system"},
     "_software": set(),
     "_monitoring": {"_health", "_nvidia", "_slurm", "_system", "_torchrun"},
     "_training": set(),
