@@ -89,7 +89,6 @@ _RANGES: dict[str, tuple[int, int]] = {
     "gpu_driver_wait_seconds": (0, 3600),
     "gpu_graphics_clock": (0, 10_000),
     "gpu_memory_clock": (0, 20_000),
-    "monitoring_logs_gib": (1, 1 << 20),
     "monitoring_port": (1, 65_535),
     "monitoring_retention_days": (1, 3650),
     "monitoring_scrape_seconds": (1, 3600),
@@ -357,7 +356,6 @@ _RULES: dict[str, Rule] = {
     "lmod_paths": _each(path),
     "lmod_software": _software,
     "monitoring_address": host,
-    "monitoring_logs_server": host,
     "monitoring_password_hash": _empty_or(_matches(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}", "a bcrypt hash")),
     "monitoring_receivers": _receivers,
     "monitoring_server_address": host,
@@ -546,9 +544,6 @@ def _monitoring(values: Values) -> Iterator[str]:
     if guarded and not values.get("monitoring_tls_certificate"):
         allowed = "monitoring_tls_certificate only, because the password would cross the network in clear text"
         yield f"monitoring_password: found a value; allowed with {allowed}"
-    secure = inputs_types.is_true(values.get("monitoring_logs")) and values.get("monitoring_tls_certificate")
-    if secure and not values.get("monitoring_tls_ca"):
-        yield "monitoring_logs: found true with monitoring_tls_certificate; allowed with monitoring_tls_ca only"
 
 
 _PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (
