@@ -40,13 +40,6 @@ options:
     type: list
     elements: path
     default: []
-  retries:
-    description:
-      - Whether a unit that systemd starts again after a while counts as running. This is for a program that ends while
-        its server is down.
-    type: bool
-    default: false
-    version_added: 0.3.0
   failure:
     description:
       - A sentence about a daemon that does not do what it should. The module then changes nothing, and fails with this
@@ -92,7 +85,6 @@ def main() -> None:
         argument_spec={
             "name": {"type": "str", "required": True},
             "files": {"type": "list", "elements": "path", "default": []},
-            "retries": {"type": "bool", "default": False},
             "failure": {"type": "str"},
         },
         supports_check_mode=True,
@@ -105,7 +97,7 @@ def main() -> None:
         found = daemon.status(unit, host)
         if daemon.is_missing(found) and not module.check_mode:
             module.fail_json(msg=f"there is no unit {unit} on this machine; install its package first")
-        wanted = daemon.plan(found, module.params["files"], host, module.params["retries"])
+        wanted = daemon.plan(found, module.params["files"], host)
         if not module.check_mode:
             daemon.apply(unit, wanted, host)
     except daemon.DaemonError as exc:

@@ -59,11 +59,11 @@ def is_missing(found: Mapping[str, str]) -> bool:
     return found.get("LoadState") != "loaded"
 
 
-def plan(found: Mapping[str, str], files: Sequence[str], host: Host, retries: bool = False) -> Plan:
-    """Return the planned changes to an existing unit. With C(retries), a unit that waits for its next start runs."""
+def plan(found: Mapping[str, str], files: Sequence[str], host: Host) -> Plan:
+    """Return the planned changes to an existing unit."""
     reasons = []
     action = "start"
-    if found.get("ActiveState") in ("active", "reloading", *(["activating"] if retries else [])):
+    if found.get("ActiveState") in ("active", "reloading"):
         reasons = _outdated(found, files, host)
         action = "restart" if reasons else ""
     return Plan(found.get("NeedDaemonReload") == "yes", found.get("UnitFileState") == "disabled", action, reasons)

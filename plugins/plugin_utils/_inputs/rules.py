@@ -87,15 +87,12 @@ _RANGES: dict[str, tuple[int, int]] = {
     "gpu_driver_wait_seconds": (0, 3600),
     "gpu_graphics_clock": (0, 10_000),
     "gpu_memory_clock": (0, 20_000),
-    "monitoring_logs_gib": (1, 1 << 20),
     "monitoring_port": (1, 65_535),
     "monitoring_retention_days": (1, 3650),
     "monitoring_scrape_seconds": (1, 3600),
     "nccl_gpus_per_bridge": (0, 16),
     "health_epilog_gpu_memory_mib": (0, 1 << 20),
     "health_nhc_timeout_seconds": (1, 3600),
-    "motd_minutes": (1, 1440),
-    "profiling_perf_event_paranoid": (-1, 4),
     "slurm_database_buffer_mib": (16, 1 << 24),
     "slurm_drain_seconds": (0, 1 << 30),
     "slurm_failures_percent": (0, 100),
@@ -304,6 +301,7 @@ _RULES: dict[str, Rule] = {
     "base_sysctl": _sysctl,
     "base_time_servers": _each(host),
     "base_time_service": _time_service,
+    "base_timezone": _empty_or(_zone),
     "docker_data_root": _empty_or(path),
     "docker_key_checksum": _SHA256,
     "docker_proxy": proxy.problem,
@@ -344,7 +342,6 @@ _RULES: dict[str, Rule] = {
     "lmod_paths": _each(path),
     "lmod_software": _software,
     "monitoring_address": host,
-    "monitoring_logs_server": host,
     "monitoring_password_hash": _empty_or(_matches(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}", "a bcrypt hash")),
     "monitoring_receivers": _receivers,
     "monitoring_server_address": host,
@@ -388,7 +385,6 @@ _RULES: dict[str, Rule] = {
     "slurm_version": _matches(
         r"[0-9]{2}\.[0-9]{2}\.[0-9]+(-[0-9]+)?", "a release with three numbers, such as '26.05.4'"
     ),
-    "timezone_name": _zone,
     "training_data": _downloads,
     "training_user": _empty_or(_TRAINS),
     "training_users": _each(_TRAINS),
@@ -532,9 +528,6 @@ def _monitoring(values: Values) -> Iterator[str]:
     if guarded and not values.get("monitoring_tls_certificate"):
         allowed = "monitoring_tls_certificate only, because the password would cross the network in clear text"
         yield f"monitoring_password: found a value; allowed with {allowed}"
-    secure = inputs_types.is_true(values.get("monitoring_logs")) and values.get("monitoring_tls_certificate")
-    if secure and not values.get("monitoring_tls_ca"):
-        yield "monitoring_logs: found true with monitoring_tls_certificate; allowed with monitoring_tls_ca only"
 
 
 _PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (

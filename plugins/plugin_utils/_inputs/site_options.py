@@ -24,10 +24,7 @@ ROLES = {
     "gpucluster_firewall": "firewall",
     "gpucluster_ldap": "ldap",
     "gpucluster_lmod": "lmod",
-    "gpucluster_motd": "motd",
-    "gpucluster_profiling": "profiling",
     "gpucluster_repair": "repair",
-    "gpucluster_timezone": "timezone",
 }
 STATES = ("", "present", "absent")
 

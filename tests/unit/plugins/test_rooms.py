@@ -44,7 +44,6 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_repair": {"_azure_machine", "_elastic", "_health", "_system"},
     "_backup": {"_system"},
     "_firewall": {"_system"},
-    "_motd": {"_system"},
     "_software": set(),
     "_monitoring": {"_health", "_nvidia", "_slurm", "_system", "_torchrun"},
     "_training": set(),

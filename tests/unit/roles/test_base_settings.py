@@ -97,4 +97,4 @@ def test_such_a_machine_is_refused_before_the_first_task_that_becomes_root() -> 
 
     assert tasks[0]["become"] is False
     assert tasks[1]["ansible.builtin.assert"]["that"] == "__base_look.stdout | length == 0"
-    assert not any("become" in task for task in tasks[1:])
+    assert "become" not in tasks[1]

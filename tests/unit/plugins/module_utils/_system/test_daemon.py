@@ -133,29 +133,3 @@ def test_a_failure_that_is_no_units_has_no_log() -> None:
 
     with pytest.raises(daemon.DaemonError, match=r"^systemctl daemon-reload: Job for slurmd.service failed.$"):
         fake.bring("/etc/slurmd")
-
-
-# systemctl show of systemd 257 for a unit whose program ended, and that systemd starts again after RestartSec.
-WAITING = RUNNING.replace("ActiveState=active", "ActiveState=activating").replace("MainPID=4711", "MainPID=0")
-
-
-@pytest.mark.parametrize(("retries", "action"), [(False, "start"), (True, "")])
-def test_a_unit_that_waits_for_its_next_start_runs_if_it_may_retry(retries: bool, action: str) -> None:
-    fake = FakeHost(WAITING)
-
-    assert daemon.plan(daemon.status("slurmd", fake), [], fake, retries).action == action
-
-
-@pytest.mark.parametrize("state", ["inactive", "failed"])
-def test_a_unit_that_does_not_retry_is_started(state: str) -> None:
-    fake = FakeHost(WAITING.replace("activating", state))
-
-    assert daemon.plan(daemon.status("slurmd", fake), [], fake, retries=True).action == "start"
-
-
-def test_a_unit_that_waits_reads_changed_files_at_once() -> None:
-    fake = FakeHost(WAITING, journal=60.0)
-
-    wanted = daemon.plan(daemon.status("slurmd", fake), ["/etc/journal"], fake, retries=True)
-
-    assert wanted.action == "restart"

@@ -25,7 +25,6 @@ PROGRAMS = {
     "_elastic": ["--config", "/nonexistent", "reconcile"],
     "_health": ["--list"],
     "_monitoring": ["--config", "/nonexistent"],
-    "_motd": [],
     "_repair": ["--config", "/nonexistent", "status"],
 }
 
@@ -43,11 +42,11 @@ def test_no_habit_of_a_person_reaches_the_commands_of_slurm(package: str, monkey
         monkeypatch.setenv(name, "alice")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
     cli = importlib.import_module(f"{UTILS}.{package}.cli")
-    if package in ("_backup", "_motd"):
+    if package == "_backup":
         monkeypatch.setattr(cli, "CONFIG", "/nonexistent")
 
     with contextlib.suppress(OSError):
-        cli.main(*([PROGRAMS[package]] if package != "_motd" else []))
+        cli.main(PROGRAMS[package])
 
     assert {"SQUEUE_USERS", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "TZ"}.isdisjoint(os.environ)
     assert "SLURM_CONF" in os.environ

@@ -26,6 +26,8 @@ LAB = records.find("lab")
         ("base_sysctl", {"vm swappiness": 1}, "names such as vm.swappiness"),
         ("base_time_servers", ["10.0.1.400"], "IP address"),
         ("base_time_service", "ntpd", "chrony"),
+        ("base_timezone", "Europe/Berln", "did you mean Europe/Berlin?"),
+        ("base_timezone", "../../etc/shadow", "a time zone"),
         ("docker_config", {"hosts": ["tcp://0.0.0.0:2375"]}, "docker_config: found hosts"),
         ("docker_data_root", "docker", "an absolute path"),
         ("docker_key_checksum", "md5:0", "64 hexadecimal digits"),
@@ -64,8 +66,6 @@ LAB = records.find("lab")
         ("validate_hardware", [{"hosts": "gpu1", "record": {"name": "x"}}], "missing required"),
         ("gpucluster_monitoring", "off", "present, absent"),
         ("monitoring_address", "10.0.1.400", "IP address"),
-        ("monitoring_logs_gib", 0, "1 to"),
-        ("monitoring_logs_server", "10.0.1.400", "IP address"),
         ("monitoring_password", "secret", "monitoring_password_hash only"),
         ("monitoring_password_hash", "secret", "a bcrypt hash"),
         ("monitoring_port", 0, "1 to 65535"),
@@ -145,6 +145,8 @@ def test_a_bad_input_is_refused_by_its_name(name: str, value: t.Any, words: str)
         ("base_hosts", {"gpu1": "10.0.1.4", "gpu2": "fd00::2"}),
         ("base_memlock", 8192),
         ("base_time_servers", ["ntp.example.com", "10.0.0.1"]),
+        ("base_timezone", ""),
+        ("base_timezone", "Europe/Berlin"),
         ("enroot_mirror", ""),
         ("gpu_power_limit", 400),
         ("gpucluster_bastion", "admin@bastion.example.com:2222"),
@@ -171,17 +173,6 @@ def test_a_bad_input_is_refused_by_its_name(name: str, value: t.Any, words: str)
 )
 def test_a_good_input_passes(name: str, value: t.Any) -> None:
     assert rules.judge({"gpucluster_vm_size": "lab", name: value}) == ([], {"gpucluster_vm_size": "lab", name: value})
-
-
-@pytest.mark.parametrize(
-    ("logs", "authority", "faults"), [("true", "", 1), (False, "", 0), (True, "/etc/ssl/ca.crt", 0)]
-)
-def test_journals_with_tls_need_an_authority(logs: t.Any, authority: str, faults: int) -> None:
-    secure = {"monitoring_tls_certificate": "/etc/ssl/a.crt", "monitoring_tls_key": "/etc/ssl/a.key"}
-    found = rules.judge({**secure, "monitoring_logs": logs, "monitoring_tls_ca": authority}).faults
-
-    assert len(found) == faults
-    assert all("monitoring_tls_ca only" in text for text in found)
 
 
 @pytest.mark.parametrize(("certificate", "faults"), [("", 1), ("/etc/ssl/a.crt", 0)])
