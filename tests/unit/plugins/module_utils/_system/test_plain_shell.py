@@ -20,7 +20,6 @@ UTILS = "ansible_collections.hpcai.gpucluster.plugins.module_utils"
 # By package, a call of its program that ends soon on a machine without its configuration.
 PROGRAMS = {
     "_azure_events": ["--config", "/nonexistent"],
-    "_azure_expiry": ["--config", "/nonexistent", "status"],
     "_backup": ["list"],
     "_elastic": ["--config", "/nonexistent", "reconcile"],
     "_health": ["--list"],
