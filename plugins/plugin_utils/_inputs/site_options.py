@@ -21,7 +21,6 @@ ROLES = {
     "gpucluster_apptainer": "apptainer",
     "gpucluster_azure_events": "azure_events",
     "gpucluster_backup": "backup",
-    "gpucluster_firewall": "firewall",
     "gpucluster_ldap": "ldap",
     "gpucluster_lmod": "lmod",
     "gpucluster_motd": "motd",

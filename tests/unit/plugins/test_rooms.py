@@ -45,7 +45,6 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_repair": {"_azure_machine", "_elastic", "_health", "_system"},
     "_backup": {"_system"},
     "_image": {"_system"},
-    "_firewall": {"_system"},
     "_motd": {"_system"},
     "_software": set(),
     "_monitoring": {"_health", "_nvidia", "_slurm", "_system", "_torchrun"},
@@ -65,10 +64,7 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_slurm": {"_catalogue", "module_utils._hardware", "module_utils._slurm", "module_utils._system"},
     "_inputs": {
         *("_catalogue", "_health", "_slurm", "_validation"),
-        *(
-            f"module_utils.{name}"
-            for name in ("_accounts", "_enroot", "_firewall", "_nccl", "_slurm", "_storage", "_system")
-        ),
+        *(f"module_utils.{name}" for name in ("_accounts", "_enroot", "_nccl", "_slurm", "_storage", "_system")),
     },
     "_training": {"_catalogue", "module_utils._training"},
     "_validation": {
