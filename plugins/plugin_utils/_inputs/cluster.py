@@ -96,7 +96,7 @@ def _groups(cluster: Cluster) -> Iterator[str]:
         near = inputs_types.nearest(name, _OUR_GROUPS) if hosts and not known else ""
         if near and not _is_part(cluster, name, near):
             yield f"inventory: found the group {name}, which nothing reads; allowed: {near}, if that is meant"
-    if not cluster.computes and not cluster.values.get("slurm_elastic"):
+    if not cluster.computes:
         yield "inventory: found no compute node; allowed: one machine or more in the group slurm_compute"
     # Parts such as storage.yml need no controller. The role slurm refuses its absence in inventories of our own.
     elif cluster.groups.get("slurm-node") and not cluster.controllers:

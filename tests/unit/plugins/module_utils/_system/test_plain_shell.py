@@ -21,7 +21,7 @@ UTILS = "ansible_collections.hpcai.gpucluster.plugins.module_utils"
 PROGRAMS = {
     "_azure_events": ["--config", "/nonexistent"],
     "_backup": ["list"],
-    "_elastic": ["--config", "/nonexistent", "reconcile"],
+    "_elastic": ["--config", "/nonexistent", "suspend", "x"],
     "_health": ["--list"],
     "_monitoring": ["--config", "/nonexistent"],
     "_motd": [],
