@@ -78,8 +78,6 @@ _SIZE_OF_ROLE = re.compile(r"([a-z]+)_vm_size(_record)?")
 # Former prefixes of inputs, with the prefixes to try instead.
 _OTHER_PREFIXES = {"nhc_": ("health_", "health_nhc_")}
 _RANGES: dict[str, tuple[int, int]] = {
-    "azure_events_interval": (1, 10),
-    "azure_events_requeue_seconds": (0, 3600),
     "backup_keep": (1, 10_000),
     "base_nofile": (1024, 1 << 30),
     "enroot_images_reserve_gib": (0, 1 << 20),

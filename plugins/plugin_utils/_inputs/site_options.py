@@ -19,7 +19,6 @@ if t.TYPE_CHECKING:
 # Switch, and the role that it applies (present) or removes (absent).
 ROLES = {
     "gpucluster_apptainer": "apptainer",
-    "gpucluster_azure_events": "azure_events",
     "gpucluster_backup": "backup",
     "gpucluster_ldap": "ldap",
     "gpucluster_lmod": "lmod",

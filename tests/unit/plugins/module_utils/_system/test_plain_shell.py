@@ -19,7 +19,6 @@ if t.TYPE_CHECKING:
 UTILS = "ansible_collections.hpcai.gpucluster.plugins.module_utils"
 # By package, a call of its program that ends soon on a machine without its configuration.
 PROGRAMS = {
-    "_azure_events": ["--config", "/nonexistent"],
     "_backup": ["list"],
     "_elastic": ["--config", "/nonexistent", "suspend", "x"],
     "_health": ["--list"],

@@ -19,9 +19,6 @@ def faults(**values: t.Any) -> list[str]:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"azure_events_interval": 0}, "azure_events_interval: found 0"),
-        ({"azure_events_interval": 60}, "1 to 10"),
-        ({"azure_events_requeue": ["Preemption"]}, "azure_events_requeue"),
         ({"backup_keep": 0}, "backup_keep: found 0"),
         ({"backup_calendar": "daily\nExecStart=/bin/sh"}, "backup_calendar"),
         ({"backup_directory": "/var"}, "backup_directory"),
