@@ -39,7 +39,6 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_nccl": {"_hardware", "_slurm"},
     "_slurm": {"_system"},
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
-    "_azure_machine": {"_system"},
     "_elastic": {"_system"},
     "_repair": {"_azure_machine", "_elastic", "_health", "_system"},
     "_backup": {"_system"},
