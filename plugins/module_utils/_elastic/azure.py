@@ -154,7 +154,8 @@ class Client:
 
 def reason(found: t.Any) -> str:
     """Return Azure's innermost code and message in one line, with what to do."""
-    one, told = found, {}
+    one = found
+    told: dict[str, t.Any] = {}
     for _depth in range(9):
         if not isinstance(one, dict):
             break

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import re
 import threading
@@ -13,7 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic import cli
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.azure import Client, ElasticError
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.azure import Client, ElasticError, transport
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.slurm import Slurm
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.state import Store
 
@@ -376,3 +377,30 @@ def test_the_program_without_a_configuration_does_nothing(tmp_path: Path, capsys
     (tmp_path / "bad").write_text('{"nodes": []}', encoding="utf-8")
     assert cli.main(["--config", str(tmp_path / "bad"), "suspend", "h1"]) == 1
     assert "is not a valid configuration" in capsys.readouterr().err
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Answers with the status in the path, and names a place to go to."""
+
+    def do_POST(self) -> None:
+        body = json.dumps({"given": self.headers["Authorization"], "size": self.headers["Content-Length"]}).encode()
+        self.send_response(int(self.path[1:]))
+        for name, value in (("Retry-After", "3"), ("Location", "/200"), ("Content-Length", str(len(body)))):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_args: t.Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("status", [202, 302, 429])
+def test_a_request_returns_what_the_server_said_and_follows_no_redirect(status: int) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/{status}"
+        found, headers, content = transport("POST", url, {"Authorization": "Bearer x"})
+        server.shutdown()
+
+    assert (found, headers["retry-after"], headers["location"]) == (status, "3", "/200")
+    assert json.loads(content) == {"given": "Bearer x", "size": "0"}
