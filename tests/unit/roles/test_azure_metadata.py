@@ -94,7 +94,7 @@ def test_nft_accepts_the_rules_twice_and_six_of_them_are_counted(tmp_path: Path)
     file.write_text(rendered(tmp_path, 22078), encoding="utf-8")
     script = f"{NFT} --check -f {file} && {NFT} -f {file} && {NFT} -f {file} && {NFT} list table ip gpucluster_azure"
     apart = ["unshare", "--map-root-user", "--net", "sh", "-c", script]
-    done = subprocess.run(apart, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(apart, capture_output=True, text=True, check=False)
     if done.returncode and "Operation not permitted" in done.stderr:
         pytest.skip("no network namespace of its own")
 

@@ -360,7 +360,7 @@ def test_two_calls_at_once_share_one_limit(world: World) -> None:
     for one in threads:
         one.start()
     for one in threads:
-        one.join(60)
+        one.join()
 
     assert len(world.done) == 10
     assert len(world.state["held"]) == 6
