@@ -12,7 +12,7 @@ version_added: 0.3.0
 author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
-  - Returns the machines of the groups of this collection for which a switch such as C(gpucluster_firewall) is set.
+  - Returns the machines of the groups of this collection for which a switch such as C(gpucluster_ldap) is set.
     The play of C(playbooks/options.yml) then has no tasks on all other machines.
   - Does not evaluate templates. A machine whose switch is a template is among the result.
 options:

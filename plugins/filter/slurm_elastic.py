@@ -7,83 +7,32 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: slurm_elastic
-short_description: Return the nodes of elastic sets and the settings of their program
+short_description: Return the Azure resource ID of each elastic node
 version_added: 0.3.0
-author:
-  - HPC AI Infrastructure Team (@hpcai)
+author: HPC AI Infrastructure Team (@hpcai)
 description:
-  - Elastic nodes have a machine only while jobs need them. Slurm starts and stops them by power saving.
-  - Ignores sets with faults, because P(hpcai.gpucluster.slurm_input_problems#filter) refuses them.
-options:
-  _input:
-    description: The sets, as the input C(slurm_elastic) of the role C(slurm) describes them.
-    type: list
-    elements: dict
-    required: true
-  azure:
-    description: Where the scale sets are, as the input C(slurm_elastic_azure) describes it.
-    type: dict
-    default: {}
-  directory:
-    description: Directory of the program for its state, which all controllers share.
-    type: str
-    default: /var/spool/slurmctld/elastic
-  assignments:
-    description: Directory with the names of the nodes of machines in Azure.
-    type: str
-    default: /var/spool/slurmctld/elastic/nodes
+  - Returns the host variable C(azure_id) of every host, as the input C(slurm_elastic) of the role C(slurm) accepts it.
+    The inventory plugin P(hpcai.gpucluster.azure_vms#inventory) sets it.
+  - The filter does not need the facts of any host.
+extends_documentation_fragment:
+  - hpcai.gpucluster._cluster_hosts
 """
 
 EXAMPLES = r"""
-- name: Show the nodes of a set
+- name: Show the machines of the elastic nodes
   ansible.builtin.debug:
-    msg: "{{ (sets | hpcai.gpucluster.slurm_elastic).nodes }}"
-  vars:
-    sets:
-      - {name: h100, nodes: 'h100-[1-16]', vm_size: Standard_ND96isr_H100_v5, provider: command, program: /opt/cloud}
+    msg: "{{ groups['slurm_elastic'] | hpcai.gpucluster.slurm_elastic(hostvars) }}"
 """
 
 RETURN = r"""
 _value:
-  description: What the sets add to the cluster.
+  description: Resource ID by host, empty if the host has none.
   type: dict
-  contains:
-    nodes:
-      description: Groups of equal nodes, as P(hpcai.gpucluster.cluster_nodes#filter) returns them.
-      type: list
-      elements: dict
-    topology:
-      description: Place by hostlist.
-      type: dict
-    program:
-      description: Configuration of C(gpucluster-elastic).
-      type: dict
 """
 
 import typing as t
 
-from ansible.errors import AnsibleFilterError
-
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue.plain import plain
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm import elastic
-
-
-def slurm_elastic(
-    sets: t.Any,
-    azure: t.Any = None,
-    directory: str = "/var/spool/slurmctld/elastic",
-    assignments: str = "/var/spool/slurmctld/elastic/nodes",
-) -> dict[str, t.Any]:
-    """Return what elastic sets add to the cluster."""
-    given, place = plain(sets), plain(azure or {})
-    try:
-        return {
-            "nodes": elastic.groups(given),
-            "topology": elastic.places(given),
-            "program": elastic.program(given, place, directory, assignments),
-        }
-    except (ValueError, KeyError, AttributeError, TypeError) as exc:
-        raise AnsibleFilterError(f"hpcai.gpucluster.slurm_elastic: {exc!r}") from exc
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._slurm.elastic import ids
 
 
 class FilterModule:
@@ -91,4 +40,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, t.Any]:
         """Return the filters of this file."""
-        return {"slurm_elastic": slurm_elastic}
+        return {"slurm_elastic": ids}

@@ -3,327 +3,207 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""
-The scale sets of one set in Azure, with the managed identity of the controller.
-
-Azure names the instances of a scale set, so each gets a node of Slurm when it appears. Nodes belong to a scale set by
-their order, the first ones to the first, so that the topology of Slurm is right before a machine exists. A scale set
-grows by one request for the number of machines that its nodes need, which can be repeated. It shrinks by names.
-"""
+"""Start and deallocate machines in Azure by their ids, with the managed identity of this machine."""
 
 from __future__ import annotations
 
+import http.client
+import json
 import re
+import time
 import typing as t
+import urllib.error
+import urllib.parse
+import urllib.request
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import AzureError, RefusedError
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.reasons import (
-    NO_MACHINES,
-    causes,
-    explained,
-)
-
-from .cloud import ElasticError, Machine
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_answer
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import Client
+    # Sends a request (method, URL, headers) and returns status, headers and body; raises OSError without an answer.
+    Transport = Callable[[str, str, Mapping[str, str]], "tuple[int, Mapping[str, str], bytes]"]
 
-    from .cloud import Set
-    from .slurm import Node
-    from .state import Memory
-
-    Body = dict[str, t.Any]
-
-_VERSION = {"api-version": "2025-04-01"}  # of Microsoft.Compute
-_FAILED = re.compile(r"ProvisioningState/failed/.", re.IGNORECASE)
-
-
-class Instance(t.NamedTuple):
-    """One instance: its number, its host name, its states in lower case, and why Azure could not make it."""
-
-    id: str
-    host: str
-    provisioning: str
-    power: str
-    viewed: bool
-    failure: str
-
-    @property
-    def broken(self) -> bool:
-        """Return whether Azure could not make the machine. A failed update of one that runs is no such case."""
-        return self.viewed and self.provisioning in ("failed", "canceled") and self.power not in ("running", "starting")
+_SECONDS, _MOST = 30.0, 1 << 20  # for one answer
+_TRIES = 4
+_LONGEST_WAIT = 60.0  # seconds that a request waits before it is tried again
+_POLL = 5.0
+_COMPUTE = "2024-07-01"
+# What to do, by a word of Azure's code or message in lower case.
+_ADVICE = {
+    "allocationfailed": "Azure has no free machine of this size now; try later or reserve capacity",
+    "overconstrained": "no place fits all constraints of this machine",
+    "quota": "ask for more quota of this family in this region",
+    "authorizationfailed": "the identity of the controller may not do this; run azure_up.yml",
+    "resourcenotfound": "the machine is gone; run site.yml with the present inventory",
+}
 
 
-class Group(t.NamedTuple):
-    """One scale set with its nodes."""
-
-    path: str
-    name: str
-    sku: Body
-    state: str
-    nodes: tuple[str, ...]
-    instances: tuple[Instance, ...]
-
-    @property
-    def capacity(self) -> int:
-        """Return the number of machines that Azure wants to have."""
-        return int(self.sku.get("capacity") or 0)
-
-    def key(self, instance: Instance) -> str:
-        """Return the name of an instance in the memory."""
-        return f"{self.path}/{instance.id}".lower()
+class ElasticError(Exception):
+    """Something cannot be done now. The message contains the reason."""
 
 
-class AzureCloud:
-    """The machines of one set. A pass makes one object, and asks for the machines first."""
+class Client:
+    """Requests for machines. Each ends in bounded time with an answer or with ElasticError."""
 
     def __init__(
         self,
-        client: Client,
-        one: Set,
-        memory: Memory,
-        save: Callable[[], None],
-        publish: Callable[[Mapping[str, str]], None],
+        manager: str,
+        metadata: str,
+        client_id: str,
+        send: Transport | None = None,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Save writes the memory at once; publish tells each host its node, when the memory is safe."""
-        self._client = client
-        self._set = one
-        self._memory = memory
-        self._save = save
-        self._publish = publish
-        self._groups: list[Group] = []
-        self._registered: set[str] = set()
-        self._running: set[str] = set()
-        self._unsure: list[str] = []
+        """Take the addresses of Resource Manager and of the metadata service; O(send) and O(pause) are injected."""
+        self._manager, self._metadata, self._client_id = manager, metadata, client_id
+        self._send = send or transport
+        self._pause = pause
+        self._token = ""
 
-    def machines(self, nodes: Mapping[str, Node]) -> list[Machine]:
-        """Return all instances with their nodes."""
-        self._groups = self._read()
-        self._forget()
-        self._pair([nodes[name] for name in self._set.nodes if name in nodes])
-        self._publish(self._hosts())
-        return [self._machine(group, one) for group in self._groups for one in group.instances]
+    def runs(self, machine: str) -> bool | None:
+        """Return whether a machine runs or starts, C(False) if it is deallocated or is being so, else C(None)."""
+        found = self._body(self._asked("GET", self._url(f"{machine}/instanceView"))[2])
+        codes = [str(one.get("code", "")).lower() for one in found.get("statuses") or [] if isinstance(one, dict)]
+        power = next((code.partition("/")[2] for code in codes if code.startswith("powerstate/")), "")
+        return {"running": True, "starting": True, "deallocated": False, "deallocating": False}.get(power)
 
-    def start(self, nodes: Sequence[str]) -> dict[str, str]:
-        """Give nodes to instances that have none, request the others, and return the nodes that get none."""
-        failed: dict[str, str] = {}
-        for group in self._groups:
-            mine = [node for node in nodes if node in group.nodes]
-            if mine:
-                left = self._assigned(group, mine)
-                reason = (self._broken(group) or self._grown(group, len(left))) if left else ""
-                failed.update(dict.fromkeys(left, reason) if reason else {})
-        known = {node for group in self._groups for node in group.nodes}
-        failed.update(
-            {node: "no scale set has room for this node; run azure_up" for node in nodes if node not in known}
-        )
+    def act(self, word: str, machine: str) -> str:
+        """Request C(start), C(restart) or C(deallocate), and return the address of the operation, or nothing."""
+        _status, headers, _content = self._asked("POST", self._url(f"{machine}/{word}"))
+        found = headers.get("azure-asyncoperation") or headers.get("location") or ""
+        return found if found.startswith(f"{self._manager}/") else ""  # the token goes nowhere else
+
+    def ended(self, operation: str) -> str | None:
+        """Return C(None) while an operation runs, an empty text after its success, else Azure's reason."""
+        status, _headers, content = self._asked("GET", operation)
+        found = self._body(content)
+        word = str(found.get("status") or ("inprogress" if status == 202 else "succeeded")).lower()
+        if word in ("failed", "canceled"):
+            return reason(found) or word
+        return "" if word == "succeeded" else None
+
+    def follow(self, operations: Mapping[str, str], seconds: float) -> dict[str, str]:
+        """Wait for operations by node, and return the reason of each that failed. One that runs on is none."""
+        left, failed = dict(operations), {}
+        for _turn in range(int(seconds / _POLL)):
+            for node, operation in list(left.items()):
+                found = self._tried(operation)
+                if found is not None:
+                    del left[node]
+                    failed.update({node: found} if found else {})
+            if not left:
+                break
+            self._pause(_POLL)
         return failed
 
-    def stop(self, machines: Sequence[Machine]) -> None:
-        """Delete instances by their numbers, by one request per scale set, which also lowers the capacity."""
-        wanted = {machine.id for machine in machines}
-        for group in self._groups:
-            ids = [one.id for one in group.instances if group.key(one) in wanted]
-            if ids:
-                self._sent("POST", f"{group.path}/delete", {"instanceIds": ids})
+    def _tried(self, operation: str) -> str | None:
+        try:
+            return self.ended(operation)
+        except ElasticError as exc:
+            return str(exc)
 
-    def _read(self) -> list[Group]:
-        options = self._set.options
-        base = f"/subscriptions/{options['subscription_id']}/resourceGroups/{options['resource_group']}"
-        rows = self._rows(f"{base}/providers/Microsoft.Compute/virtualMachineScaleSets")
-        mine = [row for row in rows if _is_of(row, str(options["cluster"]), self._set.name)]
-        if not mine:
-            raise ElasticError(f"Azure has no scale set of the set {self._set.name}; run azure_up")
-        size, found = int(options["instances_per_group"]), []
-        for row in sorted(mine, key=self._number):
-            # By its name: a list may lack the scale sets before it.
-            number = self._number(row)
-            members = self._rows(f"{row['id']}/virtualMachines", **{"$expand": "instanceView"})
-            nodes = self._set.nodes[number * size : (number + 1) * size]
-            found.append(_group(row, nodes, [_instance(one) for one in members]))
+    def _url(self, path: str) -> str:
+        return f"{self._manager}{path}?api-version={_COMPUTE}"
+
+    def _asked(self, method: str, url: str) -> tuple[int, Mapping[str, str], bytes]:
+        """Ask again when Azure is busy or does not answer, and once with a new token when it has expired."""
+        what, renewed = f"{method} {urllib.parse.urlsplit(url).path}", False
+        for turn in range(_TRIES):
+            self._token = self._token or self._sign_in()
+            try:
+                status, headers, content = self._send(method, url, {"Authorization": f"Bearer {self._token}"})
+            except (OSError, ValueError, http.client.HTTPException) as exc:
+                status, headers, content = 0, {}, str(exc or type(exc).__name__).encode()
+            if 200 <= status < 300:
+                return status, headers, content
+            told = reason(_json(content)) or _plain(content.decode("utf-8", "replace"))
+            text = f"{what}: {status or 'no answer'}: {told}"
+            if status == 401 and not renewed:
+                self._token, renewed = "", True
+            elif status and status not in (408, 409, 429) and status < 500:
+                break
+            elif turn + 1 < _TRIES:
+                self._pause(_wait(headers, turn))
+        raise ElasticError(text)
+
+    def _sign_in(self) -> str:
+        query = {"api-version": "2018-02-01", "resource": f"{self._manager}/"}
+        query.update({"client_id": self._client_id} if self._client_id else {})
+        url = f"{self._metadata}/metadata/identity/oauth2/token?{urllib.parse.urlencode(query)}"
+        for turn in range(_TRIES):
+            try:
+                status, headers, content = self._send("GET", url, {"Metadata": "true"})
+            except (OSError, ValueError, http.client.HTTPException) as exc:
+                status, headers, content = 0, {}, str(exc).encode()
+            token = self._body(content).get("access_token") if status == 200 else ""
+            if token:
+                return str(token)
+            if status in (400, 403, 404):
+                break
+            self._pause(_wait(headers, turn))
+        told = reason(_json(content)) or "does this machine have a managed identity?"
+        raise ElasticError(f"the metadata service returned no token ({status or 'no answer'}): {told}")
+
+    @staticmethod
+    def _body(content: bytes) -> dict[str, t.Any]:
+        found = _json(content) if content.strip() else {}
+        if not isinstance(found, dict):
+            raise ElasticError("Azure's answer is no mapping")
         return found
 
-    def _number(self, row: Body) -> int:
-        """Return the number of a scale set in its set, from 0 on. azure_up gives these names."""
-        first = f"{self._set.options['cluster']}--{self._set.name}"
-        match = re.fullmatch(rf"{re.escape(first)}(?:--([0-9]+))?", str(row.get("name")), re.IGNORECASE)
-        if not match or match[1] in ("0", "1"):
-            raise ElasticError(
-                f"found the scale set {row.get('name')}; allowed: {first}, {first}--2, ...; run azure_up"
-            )
-        return int(match[1] or 1) - 1
 
-    def _pair(self, nodes: Sequence[Node]) -> None:
-        """
-        Pair instances with nodes by the host names with which machines registered.
-
-        The memory may be old or lost. It counts only for machines that have not registered.
-        """
-        own = [node for node in nodes if node.host and node.host != node.name.lower()]
-        names = [node.host for node in own if node.runs or "POWERING_DOWN" in node.flags]
-        hosts = {node.host: node.name for node in own if names.count(node.host) == 1}
-        for group in self._groups:
-            for one in group.instances:
-                node = hosts.get(one.host)
-                if node:
-                    for key in [key for key, name in self._memory.assigned.items() if name == node]:
-                        del self._memory.assigned[key]
-                    self._memory.assigned[group.key(one)] = node
-                    self._registered.add(group.key(one))
-        paired = set(self._memory.assigned.values())
-        self._running = {node.name for node in nodes if node.runs}
-        self._unsure = [node.name for node in nodes if node.runs and node.name not in paired and node not in own]
-
-    def _machine(self, group: Group, one: Instance) -> Machine:
-        node = "" if self._is_broken(group, one) else self._memory.assigned.get(group.key(one), "")
-        return Machine(group.key(one), node, one.provisioning == "deleting", one.host)
-
-    def _is_broken(self, group: Group, one: Instance) -> bool:
-        return one.broken and group.key(one) not in self._registered
-
-    def _forget(self) -> None:
-        """Forget the nodes of instances that are gone. A list that lacks a known instance may be incomplete."""
-        there = {group.key(one) for group in self._groups for one in group.instances}
-        there.update(self._memory.known.get(self._set.name, {}))
-        ours = tuple(f"{group.path}/".lower() for group in self._groups)
-        for key in [key for key in self._memory.assigned if key.startswith(ours) and key not in there]:
-            del self._memory.assigned[key]
-
-    def _hosts(self) -> dict[str, str]:
-        known = [
-            (one.host, self._memory.assigned.get(group.key(one))) for group in self._groups for one in group.instances
-        ]
-        return {host: node for host, node in known if node}
-
-    def _assigned(self, group: Group, nodes: list[str]) -> list[str]:
-        """Give nodes to new instances and return the nodes that are left."""
-        free = [
-            one
-            for one in group.instances
-            if not self._is_broken(group, one)
-            and one.provisioning != "deleting"
-            and group.key(one) not in self._memory.assigned
-        ]
-        if free and self._unsure:
-            raise ElasticError(
-                f"{free[0].host} may be the machine of {self._unsure[0]}, which runs without one; no node gets it"
-            )
-        self._memory.assigned.update({group.key(one): node for one, node in zip(free, nodes)})
-        if free:
-            self._save()
-            self._publish(self._hosts())
-        return nodes[len(free) :]
-
-    def _broken(self, group: Group) -> str:
-        """Return the failure of the last request for machines; then Azure must not try on at the cost of the site."""
-        reason = self._operation(group)
-        broken = [one for one in group.instances if self._is_broken(group, one)]
-        if not reason and not broken:
-            return ""
-        # Also those that this list lacks: below the number of machines, Azure chooses which ones go.
-        known = [key for key in self._memory.known.get(self._set.name, {}) if key.startswith(f"{group.path}/".lower())]
-        running = len(self._running.intersection(group.nodes))
-        exist = max(len({*known, *map(group.key, group.instances)}), running + len(broken))
-        if group.capacity > exist:
-            self._sent("PATCH", group.path, {"sku": {**group.sku, "capacity": exist}})
-        if broken:
-            self._sent("POST", f"{group.path}/delete", {"instanceIds": [one.id for one in broken]})
-        views = list(dict.fromkeys(one.failure for one in broken if one.failure and one.failure not in reason))
-        return "; ".join(filter(None, (reason, *views))) or f"Azure could not make the machine ({broken[0].host})"
-
-    def _operation(self, group: Group) -> str:
-        """Return the error of the request in progress, if it has ended with one."""
-        url = self._memory.operations.get(group.path)
-        if not url:
-            return ""
-        try:
-            found = self._client.ask("GET", url, {}).body
-        except RefusedError as exc:
-            if exc.status != 404:
-                raise ElasticError(str(exc)) from None
-            found = {}
-        except AzureError as exc:
-            raise ElasticError(str(exc)) from None
-        status = str(found.get("status") or "").lower()
-        if status in ("inprogress", "running", "accepted", "updating"):
-            return ""
-        self._memory.operations.pop(group.path, None)
-        return "" if status in ("", "succeeded") else explained(causes(found)) or status
-
-    def _grown(self, group: Group, count: int) -> str:
-        """Request machines so that count more exist; return why that is not possible."""
-        kept = sum(one.provisioning != "deleting" for one in group.instances)
-        pending = max(0, group.capacity - kept)
-        wanted = max(group.capacity, kept) + max(0, count - pending)
-        waits = group.path in self._memory.operations or group.state in ("updating", "creating")
-        if wanted == group.capacity and waits:
-            return ""
-        try:
-            body = {"sku": {**group.sku, "capacity": wanted}}
-            answer = self._client.ask("PATCH", group.path, _VERSION, body)
-        except RefusedError as exc:
-            if _passes(exc):
-                raise ElasticError(str(exc)) from None
-            return str(exc)
-        except AzureError as exc:
-            raise ElasticError(str(exc)) from None
-        if answer.operation:
-            self._memory.operations[group.path] = answer.operation
-            self._save()
+def reason(found: t.Any) -> str:
+    """Return Azure's innermost code and message in one line, with what to do."""
+    one = found
+    told: dict[str, t.Any] = {}
+    for _depth in range(9):
+        if not isinstance(one, dict):
+            break
+        told = one if one.get("code") or one.get("error_description") else told
+        details = one.get("details")
+        one = one.get("error") or (details[0] if isinstance(details, list) and details else one.get("innererror"))
+    if not told:
         return ""
-
-    def _rows(self, path: str, **query: str) -> list[Body]:
-        try:
-            return self._client.rows(path, {**_VERSION, **query})
-        except AzureError as exc:
-            raise ElasticError(str(exc)) from None
-
-    def _sent(self, method: str, path: str, body: Body) -> None:
-        try:
-            self._client.ask(method, path, _VERSION, body)
-        except AzureError as exc:
-            raise ElasticError(str(exc)) from None
+    text = _plain(f"{told.get('code') or told.get('error')}: {told.get('message') or told.get('error_description')}")
+    advice = next((more for word, more in _ADVICE.items() if word in text.lower()), "")
+    return f"{text.rstrip('. ')}; {advice}" if advice else text
 
 
-def _passes(exc: RefusedError) -> bool:
-    """Return whether a refusal passes: Azure is busy, or somebody else changes the scale set."""
-    lasts = any(one.kind in NO_MACHINES for one in exc.causes)
-    return exc.status in (408, 429) or exc.status >= 500 or (exc.status == 409 and not lasts)
+def _wait(headers: Mapping[str, str], turn: int) -> float:
+    after = headers.get("retry-after", "")
+    return min(float(after) if after.isdecimal() else 2.0**turn, _LONGEST_WAIT)
 
 
-def _is_of(row: Body, cluster: str, name: str) -> bool:
-    tags = {str(key).lower(): str(value) for key, value in (row.get("tags") or {}).items()}
-    return tags.get("gpucluster_set") == name and tags.get("slurm_cluster", cluster) == cluster
+def _plain(text: str) -> str:
+    return re.sub(r"[^ -~]+", " ", " ".join(text.split()))[:300]
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts h100-2 before h100-10."""
-    return [(int(part), "") if part.isdigit() else (-1, part.lower()) for part in re.split(r"(\d+)", name)]
+def _json(content: bytes) -> t.Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
 
 
-def _group(row: Body, nodes: Sequence[str], instances: Sequence[Instance]) -> Group:
-    state = str((row.get("properties") or {}).get("provisioningState") or "").lower()
-    ordered = tuple(sorted(instances, key=lambda one: _natural(one.id)))
-    return Group(str(row["id"]), str(row["name"]), dict(row.get("sku") or {}), state, tuple(nodes), ordered)
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A token must not follow a redirect."""
+
+    def redirect_request(self, *_args: t.Any, **_more: t.Any) -> None:
+        """Follow no redirect."""
 
 
-def _instance(row: Body) -> Instance:
-    properties = row.get("properties") or {}
-    statuses = (properties.get("instanceView") or {}).get("statuses") or []
-    codes = [str(one.get("code") or "") for one in statuses]
-    # A status such as ProvisioningState/failed/AllocationFailed, with the text of the error.
-    failed = [{**one, "code": code.split("/")[2]} for one, code in zip(statuses, codes) if _FAILED.match(code)]
-    number = str(row.get("instanceId") or "")
-    if not number.isdecimal():
-        raise ElasticError(f"Azure lists an instance without a number: {row.get('id')}; nothing is changed")
-    power = next((code.partition("/")[2] for code in codes if code.startswith("PowerState/")), "")
-    return Instance(
-        id=number,
-        host=str((properties.get("osProfile") or {}).get("computerName") or row.get("name") or "").lower(),
-        provisioning=str(properties.get("provisioningState") or "").lower(),
-        power=power.lower(),
-        viewed=bool(codes),
-        failure=explained(causes({"details": failed})),
+def transport(method: str, url: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
+    """Send one request; the metadata service is never behind a proxy."""
+    proxies = [urllib.request.ProxyHandler({})] if url.startswith("http://") else []
+    opener = urllib.request.build_opener(_NoRedirect(), *proxies)
+    request = urllib.request.Request(  # noqa: S310
+        url, data=b"" if method == "POST" else None, method=method, headers=dict(headers)
     )
+    end = time.monotonic() + _SECONDS
+    try:
+        answer = opener.open(request, timeout=_SECONDS)
+    except urllib.error.HTTPError as exc:
+        answer = exc
+    with answer:
+        given = {str(name).lower(): str(value) for name, value in answer.headers.items()}
+        return int(answer.status), given, whole_answer.read(answer, _MOST, end)

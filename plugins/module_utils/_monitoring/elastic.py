@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Why elastic sets do less than they should, as gpucluster-elastic notes it on the controller."""
+"""Machines of elastic nodes that wait for a person, as gpucluster-elastic notes it on the controller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG = "/etc/gpucluster/elastic.json"
 
 
 def samples(host: Host) -> list[Sample]:
-    """Return one figure for each set that is held, and none without elastic sets."""
+    """Return one figure for each alarm, and none without elastic nodes."""
     config = json.loads(host.read(CONFIG) or "{}")
     if not config:
         return []

@@ -98,7 +98,7 @@ def _groups(cluster: Cluster) -> Iterator[str]:
         near = _near(cluster, name) if hosts and not known else ""
         if near:
             yield f"inventory: found the group {name}, which nothing reads; allowed: {_MEANT[near]}, if that is meant"
-    if not cluster.computes and not cluster.values.get("slurm_elastic"):
+    if not cluster.computes:
         yield "inventory: found no compute node; allowed: one machine or more in the group slurm_compute"
     # Parts such as storage.yml need no controller. The role slurm refuses its absence in inventories of our own.
     elif cluster.groups.get("slurm-node") and not cluster.controllers:

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts.lists import NAME as ACCOUNT
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._firewall import metadata, ruleset
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._nccl import conf
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import machine_names
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.modes import mode_problem
@@ -77,13 +76,10 @@ _SIZE_OF_ROLE = re.compile(r"([a-z]+)_vm_size(_record)?")
 # Former prefixes of inputs, with the prefixes to try instead.
 _OTHER_PREFIXES = {"nhc_": ("health_", "health_nhc_")}
 _RANGES: dict[str, tuple[int, int]] = {
-    "azure_events_interval": (1, 10),
-    "azure_events_requeue_seconds": (0, 3600),
     "backup_keep": (1, 10_000),
     "base_nofile": (1024, 1 << 30),
     "enroot_images_reserve_gib": (0, 1 << 20),
     "gpu_count": (0, 64),
-    "firewall_rollback_seconds": (10, 3600),
     "gpu_driver_wait_seconds": (0, 3600),
     "gpu_graphics_clock": (0, 10_000),
     "gpu_memory_clock": (0, 20_000),
@@ -233,8 +229,8 @@ def _hosts_file(value: t.Any) -> str:
     return "" if good else "names of machines, each with its IP address"
 
 
-def _sources(value: t.Any) -> str:
-    return "addresses or networks, such as 10.0.0.0/24" if not value or ruleset.bad(value) else ""
+def _uids(value: t.Any) -> str:
+    return "" if all(0 <= int(str(uid)) < 2**32 - 1 for uid in value) else "UIDs from 0 to 4294967294"
 
 
 def _sssd(value: t.Any) -> str:
@@ -291,6 +287,7 @@ _SHA256 = _matches(r"(sha256:[0-9a-f]{64})?", "sha256: and 64 hexadecimal digits
 _TRAINS = _matches(r"(?!(root|0)$)[A-Za-z0-9_][A-Za-z0-9_.@$-]*", "the name of a user other than root")
 _RULES: dict[str, Rule] = {
     "apptainer_package": _matches(r"[a-z0-9][a-z0-9+.-]*", "the name of a package"),
+    "azure_metadata_uids": _uids,
     "base_hosts": _hosts_file,
     "backup_calendar": _matches(r"[A-Za-z0-9*.,:/~ -]+", "a calendar event of systemd, such as daily or 02:30"),
     "backup_directory": _own_path,
@@ -308,8 +305,6 @@ _RULES: dict[str, Rule] = {
     "docker_users": _each(_matches(ACCOUNT.pattern, "names of users")),
     "enroot_proxy": proxy.problem,
     "enroot_sysctl": _sysctl,
-    "firewall_cluster": _sources,
-    "firewall_ssh": _sources,
     "gpu_driver_packages": _each(_matches(r"[a-z0-9][a-z0-9+.-]*(=\S+)?", "names of packages")),
     "gpu_driver_repository": _empty_or(_url),
     "gpu_driver_repository_key": _empty_or(_matches(r"(https?://|/)[^\s'\"]+", "a URL, or an absolute path")),
@@ -489,22 +484,6 @@ def _docker(values: Values) -> Iterator[str]:
         yield "docker_key_checksum: found ''; allowed with docker_source upstream: sha256: and 64 hexadecimal digits"
 
 
-def _firewall(values: Values) -> Iterator[str]:
-    """Refuse ports that cannot be rendered, and a firewall that knows no machine of the cluster."""
-    networks = values.get("gpucluster_networks") or {}
-    cluster = values.get("firewall_cluster") or networks.get("cluster")
-    if values.get("gpucluster_firewall") == "present" and not cluster:
-        yield problem("firewall_cluster", [], "networks of the cluster, here or as gpucluster_networks.cluster")
-    allow = [one for one in values.get("firewall_allow") or [] if isinstance(one, Mapping)]
-    found = ruleset.settings({"cluster": ["::/0"], "ssh": ["::/0"], "ssh_ports": [], "allow": allow})
-    yield from (f"firewall_allow: {fault}" for fault in ruleset.problems(found))
-
-
-def _metadata(values: Values) -> Iterator[str]:
-    uids = [int(str(uid)) for uid in values.get("azure_metadata_uids") or []]
-    yield from (f"azure_metadata_uids: {fault}" for fault in metadata.problems(uids))
-
-
 def _ldap(values: Values) -> Iterator[str]:
     """Refuse a directory without an address, and one that would get passwords in clear text."""
     servers = [str(uri) for uri in values.get("ldap_uri") or []]
@@ -532,5 +511,5 @@ def _monitoring(values: Values) -> Iterator[str]:
 
 _PARTS: tuple[Callable[[Values], Iterator[str]], ...] = (
     *(_sizes, _imex, _checks, _slurm, _nccl, _driver, _docker),
-    *(_firewall, _metadata, _ldap, _monitoring),
+    *(_ldap, _monitoring),
 )

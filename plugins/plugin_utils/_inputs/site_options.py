@@ -19,9 +19,7 @@ if t.TYPE_CHECKING:
 # Switch, and the role that it applies (present) or removes (absent).
 ROLES = {
     "gpucluster_apptainer": "apptainer",
-    "gpucluster_azure_events": "azure_events",
     "gpucluster_backup": "backup",
-    "gpucluster_firewall": "firewall",
     "gpucluster_ldap": "ldap",
     "gpucluster_lmod": "lmod",
     "gpucluster_repair": "repair",

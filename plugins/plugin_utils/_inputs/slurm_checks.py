@@ -103,13 +103,12 @@ def _pam(inputs: Inputs) -> Iterator[str]:
         )
 
 
-def _elastic(inputs: Inputs) -> list[str]:
-    static = [group["hosts"] for group in inputs["slurm_nodes"] if group["config"].get("State") != "CLOUD"]
-    return elastic.problems(inputs["slurm_elastic"], inputs["slurm_elastic_azure"], static)
+def _elastic(inputs: Inputs) -> Iterator[str]:
+    return elastic.problems(inputs["slurm_elastic"], inputs["slurm_nodes"])
 
 
 def _blocks(inputs: Inputs) -> Iterator[str]:
-    cloud = any(group["config"].get("State") == "CLOUD" for group in inputs["slurm_nodes"])
+    cloud = any(group["config"].get("State") == "CLOUD" for group in inputs["slurm_nodes"]) or inputs["slurm_elastic"]
     if cloud and inputs["slurm_topology_plugin"] == "block" and inputs["slurm_version"] in _BLOCK_LOSERS:
         yield (
             f"slurm_version is {inputs['slurm_version']}, which takes nodes that power down out of their block. With"

@@ -47,7 +47,7 @@ def slurm_conf(inputs: Inputs, cgroup: bool = False) -> Config:
     parts = (
         *(_cluster(inputs), _jobs(inputs, cgroup), _shares(inputs), _health(inputs), _scheduling(inputs)),
         *(_sized(inputs), _accounting(inputs)),
-        *(elastic.settings(inputs["slurm_elastic"], inputs["slurm_nodes"]), inputs["slurm_config"]),
+        *(elastic.settings(inputs.get("slurm_elastic"), inputs["slurm_nodes"]), inputs["slurm_config"]),
     )
     config: Config = {}
     for part in parts:
@@ -184,7 +184,7 @@ def _cluster(inputs: Inputs) -> Config:
     return {
         "ClusterName": inputs["slurm_cluster_name"],
         "SlurmctldHost": list(inputs["slurm_controllers"]),
-        "SlurmctldParameters": {"enable_configless": True, **elastic.parameters(inputs["slurm_elastic"])},
+        "SlurmctldParameters": {"enable_configless": True, **elastic.parameters(inputs.get("slurm_elastic"))},
         "SlurmUser": "slurm",
         "AuthType": "auth/munge",
         "CredType": "cred/munge",

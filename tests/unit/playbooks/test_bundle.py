@@ -23,7 +23,7 @@ from ansible_collections.hpcai.gpucluster.tests.patience import PATIENCE
 ROOT = Path(__file__).parents[3]
 PLAYBOOKS = ROOT / "playbooks"
 # The roles of site.yml whose packages a bundle contains by itself; bundle_packages adds those of others.
-CONTAINED = ("base", "enroot", "firewall", "gpu", "lmod", "munge", "nfs", "pyxis", "scratch", "slurm")
+CONTAINED = ("base", "enroot", "gpu", "lmod", "munge", "nfs", "pyxis", "scratch", "slurm")
 
 
 def _variables(name: str) -> dict[str, t.Any]:

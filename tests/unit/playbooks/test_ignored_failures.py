@@ -53,26 +53,6 @@ def fails(path: str, **results: t.Mapping[str, t.Any]) -> bool:
     return all(templar.evaluate_conditional(trust_as_template(str(one))) for one in given)
 
 
-@pytest.mark.parametrize(
-    ("code", "stderr", "expected"),
-    [
-        (0, "", False),
-        (None, "", False),  # check mode
-        (1, "delete_reservation reservationname=gpucluster_delete: Requested reservation is invalid", False),
-        (1, "slurm_delete_reservation error: Unable to contact slurm controller (connect failure)", False),
-        (1, "scontrol: fatal: Could not establish a configuration source", False),
-        (124, "", False),
-        (127, "timeout: failed to run command 'scontrol': No such file or directory", False),
-        (1, "Error deleting reservation(s) gpucluster_delete: Requested reservation is in use", True),
-        (1, "Access/permission denied", True),
-    ],
-)
-def test_a_reservation_that_stays_is_no_success(code: int | None, stderr: str, expected: bool) -> None:
-    found = {"rc": code, "stderr": stderr}
-
-    assert fails("roles/azure_expiry/tasks/remove.yml", __azure_expiry_released=found) is expected
-
-
 @pytest.mark.parametrize(("code", "expected"), [(0, False), (1, False), (3, False), (127, True), (None, True)])
 def test_a_wait_for_the_database_that_breaks_is_a_failure(code: int | None, expected: bool) -> None:
     found = {} if code is None else {"rc": code}

@@ -37,13 +37,9 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_nccl": {"_hardware", "_slurm"},
     "_slurm": {"_system"},
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
-    "_azure_events": {"_azure_machine", "_health", "_system"},
-    "_azure_machine": {"_system"},
-    "_azure_expiry": {"_azure_machine", "_system"},
-    "_elastic": {"_azure_machine", "_system"},
+    "_elastic": {"_system"},
     "_repair": {"_azure_machine", "_elastic", "_health", "_system"},
     "_backup": {"_system"},
-    "_firewall": {"_system"},
     "_software": set(),
     "_monitoring": {"_health", "_nvidia", "_slurm", "_system", "_torchrun"},
     "_training": set(),
@@ -61,10 +57,7 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_slurm": {"_catalogue", "module_utils._hardware", "module_utils._slurm", "module_utils._system"},
     "_inputs": {
         *("_catalogue", "_health", "_slurm", "_validation"),
-        *(
-            f"module_utils.{name}"
-            for name in ("_accounts", "_enroot", "_firewall", "_nccl", "_slurm", "_storage", "_system")
-        ),
+        *(f"module_utils.{name}" for name in ("_accounts", "_enroot", "_nccl", "_slurm", "_storage", "_system")),
     },
     "_training": {"_catalogue", "module_utils._training"},
     "_validation": {

@@ -24,9 +24,7 @@ CASES: dict[str, dict[str, t.Any]] = {
     "login": {"gpucluster_proxy": LOGIN},
 }
 # Roles that download or install something.
-INSTALLING = (
-    "base|docker|enroot|firewall|gpu|health|monitoring|munge|nfs|nvidia_container_toolkit|pyxis|scratch|slurm|training"
-)
+INSTALLING = "base|docker|enroot|gpu|health|monitoring|munge|nfs|nvidia_container_toolkit|pyxis|scratch|slurm|training"
 # These remove, read, dump, wait or start jobs; the build of upgrade.yml is that of slurm.yml.
 WITHOUT = {"azure_scale", "check_input", "cyclecloud", "node_remove", "teardown", "upgrade", "mirror", "validate"}
 

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 from pathlib import Path
 
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic import cli
 from ansible_collections.hpcai.gpucluster.tests.unit.support.slurm_inputs import inputs
 
 ROLE = Path(__file__).parents[3] / "roles/slurm"
@@ -79,36 +81,26 @@ def test_slurmdbd_conf_ends_with_one_line_end() -> None:
     assert text.endswith("StorageLoc=slurm_acct_db\n")
 
 
-CLOUD = {"name": "cloud", "nodes": "c[1-2]", "vm_size": "lab", "provider": "command", "program": "/opt/cloud"}
-H100 = {"name": "h100", "nodes": "h[1-2]", "vm_size": "lab", "provider": "azure"}
-PLACE = {"slurm_elastic_azure": {"cluster": "hpc", "subscription_id": "s", "resource_group": "g"}}
+ID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/h1"
 
 
-def test_elastic_sets_add_nodes_places_and_a_program() -> None:
-    given: dict[str, t.Any] = {"slurm_elastic": [CLOUD, H100], **PLACE, **NODES, "slurm_topology": {"gpu1": "leaf1"}}
+def test_elastic_nodes_have_a_program_that_slurm_calls_with_a_hostlist() -> None:
+    given: dict[str, t.Any] = {"gpucluster_slurm_elastic": {"h1": ID}, **NODES}
 
-    assert [group["hosts"] for group in value("__slurm_inputs.slurm_nodes", **given)] == ["c[1-2]", "h[1-2]"]
-    places = value("__slurm_controller_inputs.slurm_topology", **given)
-    assert places == {"gpu1": "leaf1", "c[1-2]": "cloud", "h[1-2]": "h100"}
-    assert value("__slurm_elastic_azure", **given) is True
-    assert value("__slurm_elastic.program.directory", **given) == "/var/spool/slurmctld/elastic"
-    scripts = {one["path"]: one["content"] for one in value("__slurm_elastic_scripts", **given)}
-    assert scripts["/etc/slurm/elastic/resume"] == '#!/bin/sh\nexec /usr/local/sbin/gpucluster-elastic resume "$1"\n'
+    assert value("__slurm_controller_inputs.slurm_elastic", **given) == {"h1": ID}
+    files = {one["path"]: one["content"] for one in value("__slurm_elastic_files", **given)}
+    config = json.loads(files.pop("/etc/gpucluster/elastic.json"))
+    assert config["nodes"] == {"h1": ID}
+    assert config["directory"] == "/var/spool/slurmctld/elastic"
+    assert set(cli.Config._fields) == set(config)
+    for path, text in files.items():
+        word = Path(path).name
+        assert text == f'#!/bin/sh\nexec /usr/local/sbin/gpucluster-elastic {word} "$1"\n'
 
 
-def test_without_elastic_sets_the_program_has_no_configuration() -> None:
+def test_without_elastic_nodes_the_program_has_no_configuration() -> None:
     assert value("__slurm_controller_files") == [{"path": "/etc/gpucluster/elastic.json", "state": "absent"}]
-    assert value("__slurm_controller_files", slurm_elastic=[CLOUD], **PLACE) == []
-    assert value("__slurm_elastic_azure", slurm_elastic=[CLOUD], **PLACE) is False
-
-
-def test_the_cluster_of_azure_up_is_the_default_place_of_elastic_sets() -> None:
-    cluster = {"name": "hpc", "subscription_id": "s"}
-
-    found = value("slurm_elastic_azure", azure_cluster=cluster)
-
-    assert (found["cluster"], found["resource_group"], found["subscription_id"]) == ("hpc", "hpc", "s")
-    assert value("slurm_elastic_azure")["cluster"] == ""
+    assert value("__slurm_controller_files", slurm_elastic={"h1": ID}) == []
 
 
 def test_the_play_knows_the_release_that_the_role_installs() -> None:

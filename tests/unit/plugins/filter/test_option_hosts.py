@@ -30,16 +30,16 @@ class Variables:
 
 
 def test_without_a_switch_the_play_has_no_machine() -> None:
-    assert option_hosts(GROUPS, Variables(gpu1={"gpucluster_firewall": ""})) == ["!all"]
+    assert option_hosts(GROUPS, Variables(gpu1={"gpucluster_lmod": ""})) == ["!all"]
     assert option_hosts({}, Variables()) == ["!all"]
     assert option_hosts(GROUPS, {}) == ["!all"]  # a syntax check
 
 
 def test_machines_with_a_switch_or_a_template_are_named_once() -> None:
     found = Variables(
-        control={"gpucluster_firewall": "absent"},
-        gpu2={"gpucluster_firewall": "{{ 'present' if true else '' }}"},
-        other={"gpucluster_firewall": "present"},
+        control={"gpucluster_lmod": "absent"},
+        gpu2={"gpucluster_lmod": "{{ 'present' if true else '' }}"},
+        other={"gpucluster_lmod": "present"},
     )
 
     assert option_hosts({**GROUPS, "slurm_login": ["control"]}, found) == ["control", "gpu2"]
@@ -55,12 +55,6 @@ def test_playbooks_and_plugins_have_the_same_switches() -> None:
 
 
 def test_a_switch_is_present_absent_or_empty() -> None:
-    faults = rules.judge({"gpucluster_firewall": "on", "firewall_cluster": ["10.0.0.0/8"]}).faults
+    faults = rules.judge({"gpucluster_lmod": "on"}).faults
 
-    assert faults == ["gpucluster_firewall: found 'on'; allowed: '', present, absent"]
-
-
-def test_a_firewall_needs_to_know_the_cluster() -> None:
-    assert any("firewall_cluster" in fault for fault in rules.judge({"gpucluster_firewall": "present"}).faults)
-    networks = {"gpucluster_networks": {"cluster": "10.0.0.0/8"}}
-    assert rules.judge({"gpucluster_firewall": "present", **networks}).faults == []
+    assert faults == ["gpucluster_lmod: found 'on'; allowed: '', present, absent"]

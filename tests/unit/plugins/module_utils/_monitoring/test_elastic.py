@@ -10,7 +10,6 @@ import typing as t
 
 import pytest
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.state import Memory
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring import elastic
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._monitoring.text import render
 
@@ -34,14 +33,12 @@ def page(files: Files) -> str:
     return render(elastic.samples(t.cast("Host", files)))
 
 
-def test_each_set_with_an_alarm_is_a_figure_with_its_reason(tmp_path: Path) -> None:
-    memory = Memory()
-    memory.alarms = {"h100": "the set is held"}
-    config = json.dumps({"directory": str(tmp_path), "sets": []})
+def test_each_alarm_is_a_figure_with_its_reason(tmp_path: Path) -> None:
+    config = json.dumps({"directory": str(tmp_path), "nodes": {}})
 
     assert page(Files(elastic=config)) == ""
-    assert page(Files(elastic=config, state=memory.text())).endswith(
-        'gpucluster_elastic_alarm{set="h100",reason="the set is held"} 1\n'
+    assert page(Files(elastic=config, state='{"alarms": {"held": "2 machines run on"}}')).endswith(
+        'gpucluster_elastic_alarm{set="held",reason="2 machines run on"} 1\n'
     )
 
 

@@ -19,10 +19,8 @@ if t.TYPE_CHECKING:
 UTILS = "ansible_collections.hpcai.gpucluster.plugins.module_utils"
 # By package, a call of its program that ends soon on a machine without its configuration.
 PROGRAMS = {
-    "_azure_events": ["--config", "/nonexistent"],
-    "_azure_expiry": ["--config", "/nonexistent", "status"],
     "_backup": ["list"],
-    "_elastic": ["--config", "/nonexistent", "reconcile"],
+    "_elastic": ["--config", "/nonexistent", "suspend", "x"],
     "_health": ["--list"],
     "_monitoring": ["--config", "/nonexistent"],
     "_repair": ["--config", "/nonexistent", "status"],

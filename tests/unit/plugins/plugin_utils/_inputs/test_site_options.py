@@ -19,16 +19,11 @@ def faults(**values: t.Any) -> list[str]:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"azure_events_interval": 0}, "azure_events_interval: found 0"),
-        ({"azure_events_interval": 60}, "1 to 10"),
-        ({"azure_events_requeue": ["Preemption"]}, "azure_events_requeue"),
         ({"backup_keep": 0}, "backup_keep: found 0"),
         ({"backup_calendar": "daily\nExecStart=/bin/sh"}, "backup_calendar"),
         ({"backup_directory": "/var"}, "backup_directory"),
-        ({"firewall_cluster": ["10.0.0.0/40"]}, "firewall_cluster"),
-        ({"firewall_ssh": []}, "firewall_ssh"),
-        ({"firewall_allow": [{"ports": [99999]}]}, "firewall_allow: found port 99999"),
-        ({"firewall_rollback_seconds": 1}, "10 to 3600"),
+        ({"azure_metadata_uids": [-1]}, "UIDs from 0 to 4294967294"),
+        ({"azure_metadata_uids": [4294967295]}, "azure_metadata_uids: found"),
         ({"ldap_uri": ["ldap1.example.com"]}, "ldap_uri"),
         ({"ldap_uri": ["ldap://ldap1.example.com"]}, "clear text"),
         ({"ldap_uri": ["ldap://ldap1.example.com"], "ldap_start_tls": "no"}, "clear text"),
@@ -58,10 +53,6 @@ def test_a_password_is_not_shown() -> None:
     [
         {"ldap_uri": ["ldap://ldap1.example.com:389"], "ldap_start_tls": "yes"},
         {"gpucluster_ldap": "present", "ldap_uri": ["ldaps://ldap1.example.com"], "ldap_base": "dc=example,dc=org"},
-        {
-            "firewall_allow": [{"ports": [9100], "sources": ["10.0.0.0/8"]}],
-            "firewall_cluster": ["10.0.0.7", "fd00::/8"],
-        },
         {"backup_calendar": "Mon..Fri 02:30", "backup_keep": "30"},
         {"lmod_software": [{"name": "hpcx", "version": "2.21", "prefix": "/opt/hpcx"}]},
     ],
