@@ -17,8 +17,6 @@ bench: ## Measure site.yml on the lab against the budgets
 	.venv/bin/python tests/benchmark/render_slurm.py
 	.venv/bin/python tests/benchmark/cluster_file.py
 	.venv/bin/python tests/benchmark/azure_inventory.py
-	.venv/bin/python tests/benchmark/azure_cluster.py
-	.venv/bin/python tests/benchmark/azure_stack.py
 	.venv/bin/python tests/benchmark/metrics.py
 	.venv/bin/python tests/benchmark/site.py --fresh
 	@echo "make bench-nodes starts 500 emulated slurmd; it keeps a machine busy for minutes"

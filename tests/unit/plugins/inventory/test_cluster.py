@@ -194,7 +194,7 @@ def test_the_example_of_azure_has_what_azure_up_needs() -> None:
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKnw8lNDEZWwZDkyeW3yzCWvUWzPTmY7TFu8vcZiGpVR alice@laptop"
     # The key of the example is a file of the user.
     given = {**found["azure_cluster"], "admin": {"name": found["ansible_user"], "ssh_keys": [key]}}
-    assert inputs.problems(given) == []
+    assert inputs.read(given)["name"] == "hpc"
     assert given["gpu_sets"][0]["vm_size"] == "Standard_ND96isr_H100_v5"
 
 

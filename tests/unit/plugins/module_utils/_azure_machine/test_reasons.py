@@ -18,7 +18,6 @@ from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine im
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import Client, Place, RefusedError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.reasons import causes, explained
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.errors import NoAnswerError, RequestError
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_scale import plan
 from ansible_collections.hpcai.gpucluster.tests.patience import cheap
 
 AZURE = Path(__file__).parents[3] / "fixtures" / "azure"
@@ -207,14 +206,6 @@ def test_a_request_from_a_machine_says_the_reason(status: int, body: t.Any, text
         asking.metadata("/metadata/instance", {})
 
     assert text in str(caught.value)
-
-
-def test_a_scale_set_gets_the_advice_of_a_reason_in_a_text() -> None:
-    one = causes({"code": "RollingUpgradeFailed", "message": "Insufficient capacity for these VMs."})
-
-    assert "Spot machines come last" in plan.advice(
-        RequestError(200, "RollingUpgradeFailed", "x", causes=one), spot=True
-    )
 
 
 @pytest.mark.parametrize(
