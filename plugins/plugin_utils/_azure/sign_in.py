@@ -52,7 +52,7 @@ def credential(options: Mapping[str, t.Any]) -> t.Any:
     more = {"authority": authority, "disable_instance_discovery": bool(get("disable_instance_discovery"))}
     if tenant and client and get("auth_source") in ("auto", "env"):
         if get("secret"):
-            return sdk.ClientSecretCredential(tenant, client, get("secret"), **more)
+            return sdk.ClientSecretCredential(tenant, client, str(get("secret")), **more)
         if get("x509_certificate_path"):
             return sdk.CertificateCredential(tenant, client, get("x509_certificate_path"), **more)
         if get("oidc_token") or get("oidc_token_file_path"):
