@@ -16,8 +16,6 @@ test-all: ## Run everything else as well that tests/proved.json does not have; P
 bench: ## Measure site.yml on the lab against the budgets
 	.venv/bin/python tests/benchmark/render_slurm.py
 	.venv/bin/python tests/benchmark/azure_inventory.py
-	.venv/bin/python tests/benchmark/azure_cluster.py
-	.venv/bin/python tests/benchmark/azure_stack.py
 	.venv/bin/python tests/benchmark/site.py --fresh
 
 bench-fleet: ## Measure what site.yml costs the control node for many nodes

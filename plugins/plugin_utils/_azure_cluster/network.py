@@ -4,43 +4,36 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-The network of a cluster: subnets, NAT, and security groups that admit only what is used.
+The network of the cluster, and the one way in.
 
-The security groups are on the interfaces, so that they also apply in an existing network, and on the subnets, because
-landing zones refuse subnets without one (policy Deny-Subnet-Without-Nsg of Azure/Enterprise-Scale). Those of machines
-end with a rule that refuses everything else, because the default rules of Azure admit the whole virtual network and its
-peers. Those of services keep the default rules.
+The head subnet has the controller and the login machines, the other one the nodes. Security groups admit what Slurm,
+NFS, ssh and the monitoring need, and end with a rule that refuses everything else: Azure's own default rules admit the
+whole virtual network and its peers. Only Bastion, or the entrance with access type public, has a public address beside
+the NAT gateway, which is the way out.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
-
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import subnets
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster.scope import group_id, resource_id
 
 if t.TYPE_CHECKING:
     from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster.scope import Resource, Scope
 
-# Ports by who listens: sshd; slurmctld and slurmd (SlurmctldPort, SlurmdPort of slurm.conf); slurmdbd (DbdPort); NFS 4
-# (role nfs without version 3); srun and salloc, with SrunPortRange of inventories/azure.
-SSH, SLURMCTLD, SLURMD, SLURMDBD, NFS, SRUN = "22", "6817", "6818", "6819", "2049", "60001-63000"
-# node exporter, DCGM's exporter and gpucluster-logs: "Ports and secrets" of docs/monitoring.md.
-EXPORTERS, LOGS = ["9100", "9400"], "19532"
-# Servers and clients of Lustre connect to each other. Source: "Azure Managed Lustre file system prerequisites",
-# https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites.
-LUSTRE = ["988", "1019-1023"]
 _VNET = "Microsoft.Network/virtualNetworks"
 _GROUP = "Microsoft.Network/networkSecurityGroups"
 _ADDRESS = "Microsoft.Network/publicIPAddresses"
 _NAT = "Microsoft.Network/natGateways"
-# Azure's range of priorities is 100 to 4096.
-_FIRST, _LAST = 100, 4096
-
-
-# What Bastion needs in its group: name, direction, source, destination, ports. Source: "Configure NSG rules for Azure
-# Bastion", https://learn.microsoft.com/azure/bastion/bastion-nsg.
-_BASTION = (
+_BASTION = "Microsoft.Network/bastionHosts"
+# Azure requires this name.
+_SUBNETS = {"head": "head", "nodes": "nodes", "bastion": "AzureBastionSubnet"}
+# Ports: sshd; slurmctld, slurmd and slurmdbd; NFS 4; srun and salloc with SrunPortRange of inventories/azure; node
+# exporter, DCGM's exporter and journals ("Ports and secrets" of docs/monitoring.md).
+SSH, SLURMCTLD, SLURMD, SLURMDBD, NFS, SRUN = "22", "6817", "6818", "6819", "2049", "60001-63000"
+EXPORTERS, JOURNALS = ["9100", "9400"], "19532"
+# What Bastion needs: name, direction, source, destination, ports. Source: "Configure NSG rules for Azure Bastion",
+# https://learn.microsoft.com/azure/bastion/bastion-nsg.
+_OF_BASTION = (
     ("https", "Inbound", "Internet", "*", ["443"]),
     ("control-plane", "Inbound", "GatewayManager", "*", ["443"]),
     ("load-balancer", "Inbound", "AzureLoadBalancer", "*", ["443"]),
@@ -52,87 +45,99 @@ _BASTION = (
 )
 
 
-def network_id(scope: Scope) -> str:
-    """Return the id of the virtual network."""
-    network = scope.cluster["network"]
-    if network["type"] == "existing":
-        group = group_id(scope.cluster["subscription_id"], network["resource_group"])
-        return resource_id(group, _VNET, network["name"])
-    return scope.id(_VNET, scope.name)
+def subnets(scope: Scope) -> dict[str, str]:
+    """Return the addresses of each subnet: the nodes have the upper half, the others a /26 at the beginning."""
+    space = ipaddress.IPv4Network(scope.cluster["network"]["address_space"])
+    small = space.subnets(new_prefix=26)
+    found = {"head": next(small), "nodes": list(space.subnets(prefixlen_diff=1))[1], "bastion": next(small)}
+    wanted = ("head", "nodes", "bastion") if scope.cluster["access"]["type"] == "bastion" else ("head", "nodes")
+    return {name: str(found[name]) for name in wanted}
 
 
-def subnet_id(scope: Scope, name: str) -> str:
-    """Return the id of a subnet by its name in C(subnets.NAMES)."""
-    own = {"head": "head_subnet", "nodes": "node_subnet", "anf": "anf_subnet", "amlfs": "amlfs_subnet"}
-    return f"{network_id(scope)}/subnets/{scope.cluster['network'].get(own.get(name)) or subnets.NAMES[name]}"
+def entrance(scope: Scope) -> str:
+    """Return the machine to which people log in: the first login machine, or the controller."""
+    return f"{scope.name}-login-1" if scope.cluster["login"]["count"] else f"{scope.name}-controller"
 
 
-def security_group_id(scope: Scope, part: str) -> str:
-    """Return the id of the security group of a subnet."""
-    return scope.id(_GROUP, f"{scope.name}-{part}")
-
-
-def depends(scope: Scope) -> list[str]:
-    """Return what must exist before an interface: the network, if it is new."""
-    return [network_id(scope)] if scope.cluster["network"]["type"] == "new" else []
-
-
-def public_address(scope: Scope, name: str) -> Resource:
-    """Return a static public address."""
-    return scope.resource(
-        _ADDRESS,
-        name,
-        sku={"name": "Standard", "tier": "Regional"},
-        properties={"publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4"},
-    )
-
-
-def public_address_id(scope: Scope, name: str) -> str:
-    """Return the id of a public address."""
-    return scope.id(_ADDRESS, name)
+def interface(scope: Scope, name: str, subnet: str) -> Resource:
+    """Return the interface of a machine; only the entrance can have a public address."""
+    network, group = scope.id(_VNET, scope.name), scope.id(_GROUP, f"{scope.name}-{subnet}")
+    ip: Resource = {
+        "primary": True,
+        "privateIPAllocationMethod": "Dynamic",
+        "subnet": {"id": f"{network}/subnets/{_SUBNETS[subnet]}"},
+    }
+    depends = [group, network]
+    if scope.cluster["access"]["type"] == "public" and name == entrance(scope):
+        ip["publicIPAddress"] = {"id": scope.id(_ADDRESS, name)}
+        depends.append(scope.id(_ADDRESS, name))
+    properties = {
+        "enableAcceleratedNetworking": True,
+        "networkSecurityGroup": {"id": group},
+        "ipConfigurations": [{"name": "primary", "properties": ip}],
+    }
+    return scope.resource("Microsoft.Network/networkInterfaces", name, depends, properties=properties)
 
 
 def resources(scope: Scope) -> list[Resource]:
-    """Return the security groups, and the network with its NAT gateway if it is new."""
-    groups = [_security_group(scope, "head", _head_rules(scope)), _security_group(scope, "nodes", _node_rules(scope))]
-    if scope.cluster["network"]["type"] == "existing":
-        return groups
-    groups += [_group(scope, name, _bastion_rules(name)) for name in subnets.wanted(scope.cluster)[2:]]
-    return [*groups, *_nat(scope), _network(scope)]
+    """Return the security groups, the NAT gateway, the network, and the way in."""
+    rules = {"head": _head_rules, "nodes": _node_rules, "bastion": _bastion_rules}
+    groups = [
+        scope.resource(_GROUP, f"{scope.name}-{name}", properties={"securityRules": rules[name](scope)})
+        for name in subnets(scope)
+    ]
+    return [*groups, *_nat(scope), _network(scope), *_way_in(scope)]
 
 
-def _security_group(scope: Scope, part: str, rules: list[Resource]) -> Resource:
-    return _group(scope, part, [*rules, *_monitoring(scope, part), *_lustre(scope), _refusal()])
+def _way_in(scope: Scope) -> list[Resource]:
+    kind = scope.cluster["access"]["type"]
+    if kind == "public":
+        return [_address(scope, entrance(scope))]
+    return _bastion(scope) if kind == "bastion" else []
 
 
-def _group(scope: Scope, part: str, rules: list[Resource]) -> Resource:
-    return scope.resource(_GROUP, f"{scope.name}-{part}", properties={"securityRules": rules})
+def _bastion(scope: Scope) -> list[Resource]:
+    name, network = f"{scope.name}-bastion", scope.id(_VNET, scope.name)
+    address = scope.id(_ADDRESS, name)
+    ip = {
+        "privateIPAllocationMethod": "Dynamic",
+        "publicIPAddress": {"id": address},
+        "subnet": {"id": f"{network}/subnets/{_SUBNETS['bastion']}"},
+    }
+    # az network bastion ssh and tunnel need tunnels, and those the SKU Standard.
+    properties = {"enableTunneling": True, "ipConfigurations": [{"name": "bastion", "properties": ip}]}
+    host = scope.resource(_BASTION, name, [address, network], sku={"name": "Standard"}, properties=properties)
+    return [_address(scope, name), host]
 
 
-def _bastion_rules(subnet: str) -> list[Resource]:
-    rules = []
-    for number, (name, direction, source, target, ports) in enumerate(_BASTION if subnet == "bastion" else ()):
-        rule = _rule(number, name, [source], "Tcp" if ports == ["443"] else "*", ports)
-        rule["properties"].update(direction=direction, destinationAddressPrefix=target)
-        rules.append(rule)
-    return rules
+def _address(scope: Scope, name: str) -> Resource:
+    properties = {"publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4"}
+    return scope.resource(_ADDRESS, name, sku={"name": "Standard", "tier": "Regional"}, properties=properties)
 
 
-def _monitoring(scope: Scope, part: str) -> list[Resource]:
-    """Return the rules for the server of the monitoring, which is a controller or a login machine."""
-    kind, own = scope.cluster["monitoring"], subnets.addresses(scope.cluster)
-    exporters = [] if kind == "none" else [_rule(7, "monitoring", [own["head"]], "Tcp", EXPORTERS)]
-    if kind != "logs" or part != "head":
-        return exporters
-    return [*exporters, _rule(8, "logs", [own["head"], own["nodes"]], "Tcp", [LOGS])]
+def _nat(scope: Scope) -> list[Resource]:
+    """Return the NAT gateway: Azure's default way out ended in 2025."""
+    name = f"{scope.name}-nat"
+    address = scope.id(_ADDRESS, name)
+    properties = {"idleTimeoutInMinutes": 10, "publicIpAddresses": [{"id": address}]}
+    return [
+        _address(scope, name),
+        scope.resource(_NAT, name, [address], sku={"name": "Standard"}, properties=properties),
+    ]
 
 
-def _lustre(scope: Scope) -> list[Resource]:
-    """Return the rule for the servers of AMLFS; the addresses of its subnet in an existing network are not known."""
-    if not any(storage["type"] == "amlfs" for storage in scope.cluster["storage"]):
-        return []
-    servers = subnets.addresses(scope.cluster).get("amlfs", "VirtualNetwork")
-    return [_rule(9, "lustre", [servers], "Tcp", LUSTRE)]
+def _network(scope: Scope) -> Resource:
+    own, nat = subnets(scope), scope.id(_NAT, f"{scope.name}-nat")
+    parts = []
+    for name, addresses in own.items():
+        group = scope.id(_GROUP, f"{scope.name}-{name}")
+        properties: Resource = {"addressPrefix": addresses, "networkSecurityGroup": {"id": group}}
+        if name != "bastion":
+            properties.update(defaultOutboundAccess=False, natGateway={"id": nat})
+        parts.append({"name": _SUBNETS[name], "properties": properties})
+    space = {"addressPrefixes": [scope.cluster["network"]["address_space"]]}
+    depends = [nat, *(scope.id(_GROUP, f"{scope.name}-{name}") for name in own)]
+    return scope.resource(_VNET, scope.name, depends, properties={"addressSpace": space, "subnets": parts})
 
 
 def _rule(number: int, name: str, sources: list[str], protocol: str, ports: list[str]) -> Resource:
@@ -140,7 +145,7 @@ def _rule(number: int, name: str, sources: list[str], protocol: str, ports: list
     source = {"sourceAddressPrefix": sources[0]} if len(sources) == 1 else {"sourceAddressPrefixes": sources}
     port = {"destinationPortRange": ports[0]} if len(ports) == 1 else {"destinationPortRanges": ports}
     properties = {
-        "priority": _FIRST + 10 * number,
+        "priority": 100 + 10 * number,
         "direction": "Inbound",
         "access": "Allow",
         "protocol": protocol,
@@ -154,81 +159,41 @@ def _rule(number: int, name: str, sources: list[str], protocol: str, ports: list
 
 def _refusal() -> Resource:
     rule = _rule(0, "refuse-everything-else", ["*"], "*", ["*"])
-    rule["properties"].update(priority=_LAST, access="Deny")
+    rule["properties"].update(priority=4096, access="Deny")
     return rule
 
 
 def _head_rules(scope: Scope) -> list[Resource]:
     """Return what the controller and the login machines admit."""
-    ours = [subnets.addresses(scope.cluster)[name] for name in ("head", "nodes")]
-    rules = [
-        _rule(0, "ssh", _ssh_sources(scope), "Tcp", [SSH]),
+    ours, access = [subnets(scope)[name] for name in ("head", "nodes")], scope.cluster["access"]
+    people = access["allowed_from"] or [subnets(scope).get("bastion", "VirtualNetwork")]
+    return [
+        _rule(0, "ssh", people, "Tcp", [SSH]),
         _rule(1, "ssh-between-heads", ours[:1], "Tcp", [SSH]),
         _rule(2, "slurm", ours, "Tcp", [SLURMCTLD, SLURMDBD, SRUN]),
         _rule(3, "ping", ours, "Icmp", ["*"]),
+        _rule(4, "nfs", ours, "Tcp", [NFS]),
+        _rule(5, "monitoring", ours, "Tcp", [*EXPORTERS, JOURNALS]),
+        _refusal(),
     ]
-    served = any(part["type"] == "head" for part in scope.cluster["storage"])
-    return [*rules, _rule(4, "nfs", ours, "Tcp", [NFS])] if served else rules
 
 
 def _node_rules(scope: Scope) -> list[Resource]:
     """Return what the nodes admit: everything among each other, because MPI and NCCL listen on any port."""
-    own = subnets.addresses(scope.cluster)
+    own = subnets(scope)
     return [
         _rule(0, "jobs", [own["nodes"]], "*", ["*"]),
         _rule(1, "ssh-and-slurmd", [own["head"]], "Tcp", [SSH, SLURMD]),
         _rule(2, "ping", [own["head"]], "Icmp", ["*"]),
+        _rule(3, "monitoring", [own["head"]], "Tcp", EXPORTERS),
+        _refusal(),
     ]
 
 
-def _ssh_sources(scope: Scope) -> list[str]:
-    """Return from where people log in: Bastion, the allowed networks, or the virtual network and its peers."""
-    access = scope.cluster["access"]
-    if access["type"] == "public":
-        return list(access["allowed_from"])
-    bastion = subnets.addresses(scope.cluster).get("bastion") if access["type"] == "bastion" else None
-    return [bastion or "VirtualNetwork"]
-
-
-def _nat(scope: Scope) -> list[Resource]:
-    """Return the NAT gateway, the only way out of the nodes."""
-    name = f"{scope.name}-nat"
-    address = public_address_id(scope, name)
-    gateway = scope.resource(
-        _NAT,
-        name,
-        [address],
-        sku={"name": "Standard"},
-        properties={"idleTimeoutInMinutes": 10, "publicIpAddresses": [{"id": address}]},
-    )
-    return [public_address(scope, name), gateway]
-
-
-def _network(scope: Scope) -> Resource:
-    nat = scope.id(_NAT, f"{scope.name}-nat")
-    own = subnets.addresses(scope.cluster)
-    return scope.resource(
-        _VNET,
-        scope.name,
-        [nat, *(security_group_id(scope, name) for name in own)],
-        properties={
-            "addressSpace": {"addressPrefixes": [scope.cluster["network"]["address_space"]]},
-            "subnets": [_subnet(scope, name, own[name], nat) for name in own],
-        },
-    )
-
-
-def _subnet(scope: Scope, name: str, addresses: str, nat: str) -> Resource:
-    kinds = {storage["type"] for storage in scope.cluster["storage"]}
-    properties: Resource = {
-        "addressPrefix": addresses,
-        "networkSecurityGroup": {"id": security_group_id(scope, name)},
-    }
-    if name in ("head", "nodes"):
-        # Azure's default way out ended in 2025; NAT is the only one here.
-        properties.update(defaultOutboundAccess=False, natGateway={"id": nat})
-    if name in ("head", "nodes") and "azure_files" in kinds:
-        properties["serviceEndpoints"] = [{"service": "Microsoft.Storage"}]
-    if name == "anf":
-        properties["delegations"] = [{"name": "anf", "properties": {"serviceName": "Microsoft.NetApp/volumes"}}]
-    return {"name": subnets.NAMES[name], "properties": properties}
+def _bastion_rules(_scope: Scope) -> list[Resource]:
+    rules = []
+    for number, (name, direction, source, target, ports) in enumerate(_OF_BASTION):
+        rule = _rule(number, name, [source], "Tcp" if ports == ["443"] else "*", ports)
+        rule["properties"].update(direction=direction, destinationAddressPrefix=target)
+        rules.append(rule)
+    return rules

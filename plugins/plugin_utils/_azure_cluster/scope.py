@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Resources of a literal template: their API versions, ids and common parts. No expression but one reference()."""
+"""What every resource of the template shares: its API version, its place, its tags, and names that do not change."""
 
 from __future__ import annotations
 
@@ -14,43 +14,42 @@ if t.TYPE_CHECKING:
 
     Resource = dict[str, t.Any]
 
-# One API version for each provider: the default of the SDK whose models tests/unit check every template with
-# (requirements-dev.txt: azure-mgmt-compute 39.0.0, -network 33.1.0, -storage 25.3.0, -netapp 18.0.0, -storagecache
-# 4.1.0, -msi 7.1.0, -authorization 4.0.0).
+# One API version for each provider: the default of the SDK whose models the unit tests check every template with
+# (requirements-dev.txt). No SDK of the tests has the models of Logic Apps and of resource groups.
 VERSIONS = {
-    "Microsoft.Compute": "2026-04-01",
-    "Microsoft.Network": "2026-03-01",
-    "Microsoft.Storage": "2026-09-01",
-    "Microsoft.NetApp": "2026-08-01",
-    "Microsoft.StorageCache": "2026-08-01",
-    "Microsoft.ManagedIdentity": "2024-11-30",
     "Microsoft.Authorization": "2022-04-01",
+    "Microsoft.Compute": "2026-04-01",
+    "Microsoft.Logic": "2019-05-01",
+    "Microsoft.ManagedIdentity": "2024-11-30",
+    "Microsoft.Network": "2026-03-01",
 }
+# Of disks; their models are in the same SDK, with a version of their own.
+DISKS = "2026-03-02"
 
 
 class Scope:
     """The resource group of a cluster, and the tags of its resources."""
 
     def __init__(self, cluster: Mapping[str, t.Any]) -> None:
+        """Keep the cluster with its defaults."""
         self.cluster = cluster
         self.name: str = cluster["name"]
-        self.group_id = group_id(cluster["subscription_id"], cluster["resource_group"])
+        self.group_id = f"/subscriptions/{cluster['subscription_id']}/resourceGroups/{cluster['resource_group']}"
 
-    def id(self, kind: str, *names: str) -> str:
-        """Return the id of a resource; I(kind) is C(PROVIDER/TYPE/SUBTYPE), with one name for each type."""
-        return resource_id(self.group_id, kind, *names)
+    def id(self, kind: str, name: str) -> str:
+        """Return the id of a resource in the group."""
+        return f"{self.group_id}/providers/{kind}/{name}"
 
     def tags(self, **own: str) -> dict[str, str]:
-        """Return the tags of a resource."""
-        period = self.cluster["delete_after"]
-        tags = {**self.cluster["tags"], "gpucluster_cluster": self.name, **own}
-        return {**tags, "gpucluster_delete_after": period} if period else tags
+        """Return the tags of a resource; azure_down and azure_scale trust gpucluster_cluster."""
+        return {**self.cluster["tags"], "gpucluster_cluster": self.name, **own}
 
     def resource(self, kind: str, name: str, depends: Iterable[str] = (), /, **parts: t.Any) -> Resource:
-        """Return a resource with its type, version, name, location and tags; parts without a value are omitted."""
+        """Return a resource with its type, version, name, location and tags; parts that are None are omitted."""
+        version = DISKS if kind == "Microsoft.Compute/disks" else VERSIONS[kind.partition("/")[0]]
         return {
             "type": kind,
-            "apiVersion": VERSIONS[kind.partition("/")[0]],
+            "apiVersion": version,
             "name": name,
             "location": self.cluster["location"],
             "tags": self.tags(),
@@ -62,19 +61,3 @@ class Scope:
         """Return a resource that has neither location nor tags."""
         whole = self.resource(kind, name, depends, **parts)
         return {key: value for key, value in whole.items() if key not in ("location", "tags")}
-
-
-def group_id(subscription: str, group: str) -> str:
-    """Return the id of a resource group."""
-    return f"/subscriptions/{subscription}/resourceGroups/{group}"
-
-
-def resource_id(group: str, kind: str, *names: str) -> str:
-    """Return the id of a resource in a resource group."""
-    provider, *types = kind.split("/")
-    return "/".join([group, "providers", provider, *(part for pair in zip(types, names, strict=True) for part in pair)])
-
-
-def zones(zone: str | None) -> list[str] | None:
-    """Return the zones of a resource, or nothing for a regional one."""
-    return [zone] if zone else None

@@ -3,11 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""
-The format of C(azure_cluster), in the form of an Ansible argument spec with variants.
-
-An option with C(variants) is a mapping whose key C(type) selects the other keys. docs/azure-cluster.md has every key.
-"""
+"""The variable azure_cluster, in the form of Ansible's argument specs. docs/azure-cluster.md describes each key."""
 
 from __future__ import annotations
 
@@ -15,190 +11,82 @@ import typing as t
 
 Option = dict[str, t.Any]
 
-_STR: Option = {"type": "str"}
-_NAME: Option = {"type": "str", "required": True}
-_INT: Option = {"type": "int"}
+# The tag ubuntu-hpc-2026072901 of Azure/azhpc-images, with driver 580.173.02. Its system disk has 64 GiB.
+IMAGE = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"
+# Standard disks of this size have 500 operations a second.
+_DISK_SKU: Option = {"type": "str", "choices": ["Premium_LRS", "StandardSSD_LRS"], "default": "Premium_LRS"}
 
-# Premium disks for systems, because a Standard disk of this size has 500 operations a second.
-_MANAGED_DISK: dict[str, Option] = {
-    "size_gib": {"type": "int", "default": 128},
-    "sku": {
-        "type": "str",
-        "choices": ["Premium_LRS", "StandardSSD_LRS", "Standard_LRS", "Premium_ZRS", "StandardSSD_ZRS"],
-        "default": "Premium_LRS",
-    },
-}
+
+def _machine(size: str, **more: Option) -> Option:
+    options = {"vm_size": {"type": "str", "default": size}, "os_disk_gib": {"type": "int", "default": 128}, **more}
+    return {"type": "dict", "apply_defaults": True, "options": options}
+
+
+def _mapping(**options: Option) -> Option:
+    return {"type": "dict", "apply_defaults": True, "options": options}
+
+
 _DATA_DISKS: Option = {
     "type": "list",
     "elements": "dict",
     "default": [],
+    "options": {"size_gib": {"type": "int", "required": True}, "sku": _DISK_SKU},
+}
+_GPU_SETS: Option = {
+    "type": "list",
+    "elements": "dict",
+    "required": True,
     "options": {
-        "size_gib": {"type": "int", "required": True},
-        "sku": {
-            "type": "str",
-            "choices": ["Premium_LRS", "StandardSSD_LRS", "Standard_LRS"],
-            "default": "Premium_LRS",
-        },
+        "name": {"type": "str", "required": True},
+        "vm_size": {"type": "str", "required": True},
+        "count": {"type": "int", "required": True},
+        "elastic": {"type": "bool", "default": False},
+        "image": {"type": "str"},
+        "os_disk_gib": {"type": "int", "default": 256},
     },
 }
-_MACHINE: dict[str, Option] = {
-    "image": _STR,
-    "os_disk": {"type": "dict", "default": {}, "options": _MANAGED_DISK},
-    "zone": _STR,
-}
-
-NETWORK: Option = {
-    "type": "dict",
-    "default": {},
-    "variants": {
-        "new": {
-            "address_space": {"type": "str", "default": "10.10.0.0/16"},
-            "subnets": {
-                "type": "dict",
-                "default": {},
-                "options": dict.fromkeys(("head", "nodes", "bastion", "anf", "amlfs"), _STR),
-            },
-        },
-        "existing": {
-            "resource_group": _NAME,
-            "name": _NAME,
-            "head_subnet": _NAME,
-            "node_subnet": _NAME,
-            "head_addresses": _NAME,
-            "node_addresses": _NAME,
-            "anf_subnet": _STR,
-            "amlfs_subnet": _STR,
-        },
-    },
-}
-
-ACCESS: Option = {
-    "type": "dict",
-    "default": {},
-    "variants": {
-        "bastion": {"sku": {"type": "str", "choices": ["Standard", "Premium"], "default": "Standard"}},
-        "public": {"allowed_from": {"type": "list", "elements": "str", "required": True}},
-        "none": {},
-    },
-}
-
-OS_DISK: Option = {
-    "type": "dict",
-    "default": {},
-    "variants": {
-        "auto": {"size_gib": _INT},
-        "ephemeral": {"size_gib": _INT},
-        "managed": {**_MANAGED_DISK, "size_gib": _INT},
-    },
-}
-
-RESERVATION: Option = {
-    "type": "dict",
-    "default": {},
-    "variants": {"none": {}, "new": {"count": _INT}, "existing": {"id": _NAME}},
-}
-
-GPU_SET: dict[str, Option] = {
-    "name": _NAME,
-    "vm_size": _NAME,
-    "count": {"type": "int", "required": True},
-    "max_count": _INT,
-    "priority": {"type": "str", "choices": ["regular", "spot"], "default": "regular"},
-    "eviction_policy": {"type": "str", "choices": ["Delete", "Deallocate"], "default": "Delete"},
-    "max_price": {"type": "float", "default": -1},
-    "capacity_reservation": RESERVATION,
-    "proximity": {"type": "bool", "default": False},
-    "elastic": {"type": "bool", "default": False},
-    "gpu_imex": {"type": "str", "choices": ["none"]},
-    "zone": _STR,
-    "image": _STR,
-    "os_disk": OS_DISK,
-    "instances_per_group": {"type": "int", "default": 100},
-}
-
-STORAGE: Option = {
-    "type": "dict",
-    "variants": {
-        "head": {},
-        "azure_files": {"size_gib": {"type": "int", "default": 1024}, "path": {"type": "path", "default": "/shared"}},
-        "anf": {
-            "size_gib": {"type": "int", "default": 4096},
-            "service_level": {"type": "str", "choices": ["Standard", "Premium", "Ultra"], "default": "Premium"},
-            "path": {"type": "path", "default": "/shared"},
-        },
-        "amlfs": {
-            "sku": {
-                "type": "str",
-                "choices": [f"AMLFS-Durable-Premium-{speed}" for speed in (40, 125, 250, 500)],
-                "default": "AMLFS-Durable-Premium-125",
-            },
-            "size_tib": {"type": "int", "default": 16},
-            "zone": _STR,
-            "path": {"type": "path", "default": "/lustre"},
-        },
-        "existing": {
-            "source": _NAME,
-            "filesystem": {"type": "str", "choices": ["nfs", "lustre"], "default": "nfs"},
-            "path": {"type": "path", "required": True},
-        },
-    },
-}
-
 CLUSTER: dict[str, Option] = {
-    "name": _NAME,
-    "subscription_id": _NAME,
-    "location": _NAME,
-    "resource_group": _STR,
+    "name": {"type": "str", "required": True},
+    "subscription_id": {"type": "str", "required": True},
+    "location": {"type": "str", "required": True},
+    "resource_group": {"type": "str"},
     "tags": {"type": "dict", "default": {}},
-    "delete_after": _STR,
-    "image": _STR,
-    "security_type": {"type": "str", "choices": ["Standard", "TrustedLaunch"], "default": "Standard"},
-    "network": NETWORK,
-    "access": ACCESS,
+    "expires": {"type": "str"},
+    "image": {"type": "str", "default": IMAGE},
+    "network": _mapping(address_space={"type": "str", "default": "10.10.0.0/16"}),
+    "access": _mapping(
+        type={"type": "str", "choices": ["bastion", "public", "none"], "default": "bastion"},
+        allowed_from={"type": "list", "elements": "str", "default": []},
+    ),
     "admin": {
         "type": "dict",
         "required": True,
         "options": {
             "name": {"type": "str", "default": "azureuser"},
-            "ssh_keys": {"type": "list", "elements": "str", "required": True},
+            # Public keys; Ansible would warn about the name.
+            "ssh_keys": {"type": "list", "elements": "str", "required": True, "no_log": False},
         },
     },
-    "identity": {
-        "type": "dict",
-        "default": {},
-        "options": {
-            "controller_role": {"type": "str", "choices": ["reader", "custom", "none"]},
-            "repair": {"type": "bool", "default": False},
-        },
-    },
-    "controller": {
-        "type": "dict",
-        "default": {},
-        "options": {
-            "vm_size": {"type": "str", "default": "Standard_D8as_v5"},
-            **_MACHINE,
-            "data_disks": _DATA_DISKS,
-        },
-    },
-    "login": {
-        "type": "dict",
-        "default": {},
-        "options": {
-            "count": {"type": "int", "default": 0},
-            "vm_size": {"type": "str", "default": "Standard_D4as_v5"},
-            **_MACHINE,
-        },
-    },
-    "gpu_sets": {"type": "list", "elements": "dict", "required": True, "options": GPU_SET},
-    "storage": {"type": "list", "elements": "dict", "default": [{"type": "head"}], "element": STORAGE},
-    "monitoring": {"type": "str", "choices": ["none", "metrics", "logs"], "default": "none"},
-    "prices": {
-        "type": "dict",
-        "default": {},
-        "options": {
-            "currency": {"type": "str", "default": "USD"},
-            "hourly": {"type": "dict", "default": {}},
-            "spot_hourly": {"type": "dict", "default": {}},
-        },
-    },
+    "controller": _machine("Standard_D8as_v5", data_disks=_DATA_DISKS),
+    "login": _machine("Standard_D4as_v5", count={"type": "int", "default": 0}),
+    "gpu_sets": _GPU_SETS,
+}
+# Keys that went, with what takes their place.
+REMOVED = {
+    "delete_after": "expires is the time at which Azure deletes the cluster, such as 2027-03-01T18:00:00+01:00",
+    "storage": "homes are on controller.data_disks; nfs_mounts mounts other file servers",
+    "prices": "the price calculator of Azure knows the prices",
+    "identity": "gpu_sets[].elastic gives the controller the right to start and deallocate nodes, and no other",
+    "join": "site.yml --limit NEW adds nodes",
+    "monitoring": "the ports of the monitoring are open inside the cluster",
+    "security_type": "machines have the type Standard, because Secure Boot refuses the drivers of the HPC image",
+    "network.type": "the cluster has a network of its own; peer it with yours, azure_up leaves peerings alone",
+    "network.subnets": "network.address_space is divided by the template",
+    "controller.os_disk": "os_disk_gib is the size of the system disk",
+    "login.os_disk": "os_disk_gib is the size of the system disk",
+    "gpu_sets.os_disk": "os_disk_gib is the size of the system disk",
+    "gpu_sets.max_count": "count is the number of machines of a set; elastic sets deallocate those that are idle",
+    "gpu_sets.instances_per_group": "a set is one placement; make a second set for more machines",
+    "gpu_sets.priority": "nodes are fixed machines of the regular price",
+    "gpu_sets.capacity_reservation": "make the reservation yourself, outside of the cluster",
 }

@@ -3,122 +3,92 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""One variable in, one literal template out."""
+"""One variable and the names of the machines that exist in, one literal template out."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import (
-    access,
-    identity,
-    inputs,
-    machines,
-    network,
-    scale_sets,
-    sets,
-    sizes,
-    storage,
-    summary,
-)
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster.scope import Scope
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import machines, network, rights
 
 if t.TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
-    Cluster = Mapping[str, t.Any]
+    from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster.scope import Resource, Scope
 
-_SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
+_SCHEMAS = "https://schema.management.azure.com/schemas"
+_NVME_ONLY = re.compile(r"_v([6-9]|[1-9][0-9]+)$", re.IGNORECASE)
+_GROUPS, _DEPLOYMENTS = "2021-04-01", "2025-04-01"
 
 
-def rendered(value: t.Any, capacities: Mapping[str, t.Any] | None = None) -> dict[str, t.Any]:
-    """
-    Return C(template), C(sets), C(summary), C(messages) and C(variables) of azure_cluster.
+def resources(scope: Scope, existing: Collection[str], manager: str) -> list[Resource]:
+    """Return all resources inside the resource group."""
+    return [*network.resources(scope), *rights.resources(scope, manager), *machines.resources(scope, existing)]
 
-    I(capacities) has the current number of machines by scale set. Raises inputs.InputError with all faults.
-    """
-    scope = Scope(inputs.read(value))
-    now = {str(name): int(count) for name, count in (capacities or {}).items()}
-    groups = _sets(scope.cluster, now)
-    return {
-        "template": _template(scope, now),
-        "sets": groups,
-        "summary": summary.lines(scope, now, groups),
-        "messages": list(_messages(scope.cluster)),
-        "variables": summary.variables(scope),
-        "name": scope.name,
-        "subscription_id": scope.cluster["subscription_id"],
-        "resource_group": scope.cluster["resource_group"],
+
+def template(scope: Scope, inner: list[Resource]) -> Resource:
+    """Return the template of the subscription: the resource group, and what is in it."""
+    group = {
+        "type": "Microsoft.Resources/resourceGroups",
+        "apiVersion": _GROUPS,
+        "name": scope.cluster["resource_group"],
         "location": scope.cluster["location"],
         "tags": scope.tags(),
     }
+    content = {
+        "$schema": f"{_SCHEMAS}/2019-04-01/deploymentTemplate.json#",
+        "contentVersion": "1.0.0.0",
+        "resources": inner,
+    }
+    deployment = {
+        "type": "Microsoft.Resources/deployments",
+        "apiVersion": _DEPLOYMENTS,
+        "name": f"{scope.name}-resources",
+        "resourceGroup": scope.cluster["resource_group"],
+        "dependsOn": [scope.group_id],
+        "properties": {
+            "mode": "Incremental",
+            "expressionEvaluationOptions": {"scope": "inner"},
+            "template": content,
+        },
+    }
+    return {
+        "$schema": f"{_SCHEMAS}/2018-05-01/subscriptionDeploymentTemplate.json#",
+        "contentVersion": "1.0.0.0",
+        "resources": [group, deployment],
+    }
 
 
-def _template(scope: Scope, capacities: Mapping[str, int]) -> dict[str, t.Any]:
-    resources = [
-        *network.resources(scope),
-        *access.resources(scope),
-        *identity.resources(scope),
-        *machines.resources(scope),
-        *storage.resources(scope),
-        *scale_sets.resources(scope, capacities),
-    ]
-    outputs = storage.outputs(scope)
-    rendered = {"$schema": _SCHEMA, "contentVersion": "1.0.0.0", "resources": resources}
-    return {**rendered, "outputs": outputs} if outputs else rendered
+def digest(whole: Resource) -> str:
+    """Return a digest of a template, which the stack keeps as a tag: what-if does not see every property."""
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _sets(cluster: Cluster, capacities: Mapping[str, int]) -> list[dict[str, t.Any]]:
-    """Return the scale sets with the set that each belongs to, in the order in which they grow."""
-    return [
-        {
-            "set": entry["name"],
-            "scale_set": group.scale_set,
-            "vm_size": sizes.find(entry["vm_size"]).name,
-            "count": group.count,
-            "max_count": group.max_count,
-            "priority": entry["priority"],
-        }
-        for entry in cluster["gpu_sets"]
-        for group in sets.groups(cluster, entry, capacities)
-    ]
-
-
-def _messages(cluster: Cluster) -> Iterator[str]:
-    """Yield what the template does that its author may not expect."""
-    for entry in cluster["gpu_sets"]:
-        scale = sets.scale_set_names(cluster["name"], entry)
-        if len(scale) > 1:
-            yield (
-                f"gpu_sets.{entry['name']}: {sets.most(entry)} machines need {len(scale)} placement groups of at most"
-                f" {entry['instances_per_group']} ({', '.join(scale)}); InfiniBand does not cross them, so the topology"
-                " keeps a job in one where it fits"
-            )
-        if entry["instances_per_group"] > 100:
-            yield (
-                f"gpu_sets.{entry['name']}: more than 100 instances in a placement group need an agreement with Azure"
-                " for the subscription"
-            )
-        if sets.reserved(entry):
-            yield f"gpu_sets.{entry['name']}: Azure reserves no capacity for a single placement group"
-    yield from _storage_messages(cluster)
-
-
-def _storage_messages(cluster: Cluster) -> Iterator[str]:
-    kinds = [entry["type"] for entry in cluster["storage"]]
-    if "head" in kinds and not cluster["controller"]["data_disks"]:
-        size = cluster["controller"]["os_disk"]["size_gib"]
-        yield f"storage: homes are on the system disk of the controller ({size} GiB) without controller.data_disks"
-    if cluster["network"]["type"] == "existing" and "azure_files" in kinds:
-        yield "storage: the subnets of an existing network need the service endpoint Microsoft.Storage"
-    # A role on a resource group gives no right on a subnet of another group.
-    network = cluster["network"]
-    elsewhere = network["type"] == "existing" and network["resource_group"].lower() != cluster["resource_group"].lower()
-    if elsewhere and any(entry["elastic"] for entry in cluster["gpu_sets"]):
+def summary(scope: Scope) -> Iterator[str]:
+    """Yield what a person needs after azure_up: how to log in, what comes next, when it ends."""
+    cluster, name = scope.cluster, network.entrance(scope)
+    user, group = cluster["admin"]["name"], cluster["resource_group"]
+    if cluster["access"]["type"] == "public":
+        yield f"login: ssh {user}@$(az network public-ip show -g {group} -n {name} --query ipAddress -o tsv)"
+    elif cluster["access"]["type"] == "none":
+        yield f"login: ssh {user}@{name}, from the virtual network or one of its peers"
+    else:
+        target = scope.id(machines.MACHINE, name)
+        host = f"--name {scope.name}-bastion --resource-group {group} --target-resource-id {target}"
         yield (
-            f"network: give the identity {cluster['name']}-controller the right Microsoft.Network/virtualNetworks/"
-            "subnets/join/action on the subnet of the nodes; its own role ends at the resource group, "
-            "and Azure starts no elastic node without it"
+            f"login: az network bastion ssh {host} --auth-type ssh-key --username {user} --ssh-key ~/.ssh/id_ed25519"
         )
-    if cluster["network"]["type"] == "existing":
-        yield "network: nothing is made or changed in an existing network; its subnets need a way out, such as NAT"
+        yield f"tunnel for Ansible: az network bastion tunnel {host} --resource-port 22 --port 50022"
+    own = network.subnets(scope)
+    yield f"group_vars: gpucluster_networks: {{cluster: [{own['head']}, {own['nodes']}]}}"
+    # "About Azure-VM-Utils", https://learn.microsoft.com/azure/virtual-machines/linux/azure-virtual-machine-utilities.
+    link = "data/by-lun/" if _NVME_ONLY.search(cluster["controller"]["vm_size"]) else "scsi1/lun"
+    links = [f"/dev/disk/azure/{link}{lun}" for lun, _disk in enumerate(cluster["controller"]["data_disks"])]
+    if links:
+        yield f"group_vars: nfs_volumes: [{{name: shared, path: /shared, devices: [{', '.join(links)}]}}]"
+    else:
+        yield "homes are on the system disk of the controller: controller.data_disks is empty"
+    yield f"end: {cluster['expires'] or 'ansible-playbook playbooks/azure_down.yml -e azure_down=' + scope.name}"

@@ -156,7 +156,7 @@ def tree() -> t.Any:
     [
         ("gpu", "plugins/modules/nvidia_clocks.py", "roles/nfs/defaults/main.yml"),
         ("nfs", "plugins/module_utils/_storage/fstab.py", "molecule/site/verify.yml"),
-        ("site", "docs/tour.md", "plugins/plugin_utils/_azure_cluster/network.py"),
+        ("site", "docs/tour.md", "plugins/plugin_utils/_azure_cluster/template.py"),
         ("site", "roles/health/tasks/main.yml", "molecule/nfs/verify.yml"),
         ("validate", "plugins/plugin_utils/_validation/search.py", "tests/unit/conftest.py"),
         ("site", "tests/simulation/nvidia_simulation/cli.py", "tests/unit/conftest.py"),

@@ -13,7 +13,7 @@ from ansible.module_utils.common.yaml import yaml_load
 
 ROOT = Path(__file__).parents[3]
 WORDS = {
-    "azure_scale": ["set", "count", "nodes"],
+    "azure_scale": ["nodes"],
     "gpu_clocks": ["state"],
     "lab_fault": ["node", "fault"],
     "node_remove": ["node"],

@@ -47,9 +47,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
 }
 PLUGIN_ROOMS: dict[str, set[str]] = {
     "_azure": {"module_utils._azure_machine", "module_utils._system"},
-    "_azure_scale": {"_azure", "module_utils._azure_machine"},
-    "_azure_stack": {"_azure", "module_utils._azure_machine", "module_utils._system"},
-    "_azure_cluster": {"_catalogue", "_inputs"},
+    "_azure_cluster": {"_azure", "_catalogue", "_inputs"},
     "_catalogue": set(),
     "_programs": set(),
     "_progress": {"_slurm", "module_utils._system"},

@@ -21,13 +21,10 @@ if t.TYPE_CHECKING:
     from collections.abc import Iterator
 
 COMPUTE, NETWORK = "azure.mgmt.compute.models", "azure.mgmt.network.models"
-STORAGE, NETAPP, LUSTRE = "azure.mgmt.storage.models", "azure.mgmt.netapp.models", "azure.mgmt.storagecache.models"
 # The model of a resource of each type, and the API version of that SDK.
 MODELS: dict[str, tuple[str, str, str]] = {
-    "Microsoft.Compute/capacityReservationGroups": (COMPUTE, "CapacityReservationGroup", "2026-04-01"),
-    "Microsoft.Compute/capacityReservationGroups/capacityReservations": (COMPUTE, "CapacityReservation", "2026-04-01"),
-    "Microsoft.Compute/proximityPlacementGroups": (COMPUTE, "ProximityPlacementGroup", "2026-04-01"),
-    "Microsoft.Compute/virtualMachineScaleSets": (COMPUTE, "VirtualMachineScaleSet", "2026-04-01"),
+    "Microsoft.Compute/availabilitySets": (COMPUTE, "AvailabilitySet", "2026-04-01"),
+    "Microsoft.Compute/disks": (COMPUTE, "Disk", "2026-03-02"),
     "Microsoft.Compute/virtualMachines": (COMPUTE, "VirtualMachine", "2026-04-01"),
     "Microsoft.Network/bastionHosts": (NETWORK, "BastionHost", "2026-03-01"),
     "Microsoft.Network/natGateways": (NETWORK, "NatGateway", "2026-03-01"),
@@ -35,12 +32,6 @@ MODELS: dict[str, tuple[str, str, str]] = {
     "Microsoft.Network/networkSecurityGroups": (NETWORK, "NetworkSecurityGroup", "2026-03-01"),
     "Microsoft.Network/publicIPAddresses": (NETWORK, "PublicIPAddress", "2026-03-01"),
     "Microsoft.Network/virtualNetworks": (NETWORK, "VirtualNetwork", "2026-03-01"),
-    "Microsoft.Storage/storageAccounts": (STORAGE, "StorageAccountCreateParameters", "2026-09-01"),
-    "Microsoft.Storage/storageAccounts/fileServices/shares": (STORAGE, "FileShare", "2026-09-01"),
-    "Microsoft.NetApp/netAppAccounts": (NETAPP, "NetAppAccount", "2026-08-01"),
-    "Microsoft.NetApp/netAppAccounts/capacityPools": (NETAPP, "CapacityPool", "2026-08-01"),
-    "Microsoft.NetApp/netAppAccounts/capacityPools/volumes": (NETAPP, "Volume", "2026-08-01"),
-    "Microsoft.StorageCache/amlFilesystems": (LUSTRE, "AmlFilesystem", "2026-08-01"),
     "Microsoft.ManagedIdentity/userAssignedIdentities": ("azure.mgmt.msi.v2024_11_30.models", "Identity", "2024-11-30"),
     "Microsoft.Authorization/roleAssignments": (
         "azure.mgmt.authorization.v2022_04_01.models",
@@ -57,7 +48,7 @@ MODELS: dict[str, tuple[str, str, str]] = {
 ENVELOPE = ("type", "apiVersion", "name", "dependsOn")
 # Enums that Microsoft no longer completes: azure-mgmt-compute says that this one has not all sizes.
 _INCOMPLETE = ("VirtualMachineSizeTypes",)
-_EXPRESSION = re.compile(r"\[reference\('/subscriptions/[^']+', '[0-9-]+'\)\.principalId\]")
+_EXPRESSION = re.compile(r"\[reference\('/subscriptions/[^']+', '[0-9-]+'(, 'Full'\)\.identity|\))\.principalId\]")
 
 
 class Field(t.NamedTuple):
