@@ -56,6 +56,7 @@ def _two_controllers(**variables: t.Any) -> dict[str, t.Any]:
 def _no_controller() -> dict[str, t.Any]:
     inventory = _inventory()
     inventory["all"]["children"]["slurm_controller"]["hosts"] = {}
+    inventory["all"]["children"]["others"] = {"hosts": {"head": {}}}
     return inventory
 
 
@@ -81,6 +82,7 @@ def _input_of_a_group(**variables: t.Any) -> dict[str, t.Any]:
     """A machine outside of Slurm comes first, and what Slurm's machines share is a variable of their group."""
     inventory = _inventory()
     inventory["all"]["hosts"] = {"backup": {}, **inventory["all"]["hosts"]}
+    inventory["all"]["children"]["others"] = {"hosts": {"backup": {}}}
     inventory["all"]["children"]["slurm_controller"]["vars"] = variables
     return inventory
 
