@@ -68,7 +68,7 @@ class Client:
         return {"running": True, "starting": True, "deallocated": False, "deallocating": False}.get(power)
 
     def act(self, word: str, machine: str) -> str:
-        """Request C(start), C(restart) or C(deallocate), and return the address of the operation, or nothing."""
+        """Request C(start) or C(deallocate), and return the address of the operation, or nothing."""
         _status, headers, _content = self._asked("POST", self._url(f"{machine}/{word}"))
         found = headers.get("azure-asyncoperation") or headers.get("location") or ""
         return found if found.startswith(f"{self._manager}/") else ""  # the token goes nowhere else

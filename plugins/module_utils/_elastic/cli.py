@@ -81,22 +81,24 @@ class Elastic:
         with self._store.locked() as memory:
             for name in names:
                 try:
-                    operations[name] = self._begun(name)
+                    operations[name] = self._begun(name, memory)
                 except ElasticError as exc:
                     failed[name] = str(exc)
             memory.held = [name for name in memory.held if name not in names]
             _alarm(memory)
         self._given_back({**failed, **self._azure.follow(_real(operations), FOLLOW)})
 
-    def _begun(self, name: str) -> str:
-        """Start a machine. Slurm takes none that booted before its request, so one that still runs starts again."""
+    def _begun(self, name: str, memory: Memory) -> str:
+        """Start a machine. Slurm takes none that booted before its request, so one that still runs is deallocated."""
         machine = self._config.nodes[name]
         if not self._azure.runs(machine):
             return self._azure.act("start", machine)
         now = self._slurm.nodes([name]).get(name)
         if not now or not now.comes or self._slurm.busy([name]):
             raise ElasticError("the machine runs, and Slurm does not wait for it")
-        return self._azure.act("restart", machine)
+        self._store.note(memory)
+        self._azure.act("deallocate", machine)
+        raise ElasticError("the machine still ran, and Slurm takes none that booted before its request; it is deallocated")
 
     def _given_back(self, failed: Mapping[str, str]) -> None:
         """Bring nodes to idle~ with the reason, unless they answer at a second look or a person has changed them."""

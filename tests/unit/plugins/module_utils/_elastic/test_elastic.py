@@ -116,13 +116,15 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_a_resume_starts_what_is_deallocated_and_starts_again_what_still_runs(world: World) -> None:
+def test_a_resume_starts_what_is_deallocated_and_gives_back_what_still_runs(world: World) -> None:
+    """The identity may start and deallocate, so a machine of which Slurm wants a boot takes both."""
     world.power["/m/h1"] = "deallocated"
     world.states.update(h1=COMES, h2=COMES)
 
-    assert world.call("resume", "h[1-2]") == 0
-    assert world.done == ["start h1", "restart h2"]
-    assert world.updates == []
+    assert world.call("resume", "h[1-2]") == 1
+    assert world.done == ["start h1", "deallocate h2"]
+    assert "the machine still ran" in str(world.updates)
+    assert "h1" not in str(world.updates)
 
 
 @pytest.mark.parametrize("state", ["IDLE", "ALLOCATED", "IDLE+DRAIN"])
@@ -207,9 +209,9 @@ def test_a_machine_that_waits_and_is_wanted_again_waits_no_more(world: World) ->
     world.call("suspend", "h[1-11]")
     world.states["h11"] = COMES
 
-    assert world.call("resume", "h11") == 0
+    assert world.call("resume", "h11") == 1
     assert (world.state["held"], world.state["alarms"]) == ([], {})
-    assert world.done[-1] == "restart h11"
+    assert world.done[-1] == "deallocate h11"
 
 
 @pytest.mark.parametrize(("count", "limit"), [(1, 1), (4, 1), (16, 4), (40, 10), (1000, 10)])
