@@ -76,6 +76,7 @@ options:
     type: str
     choices: [fail, warn]
     default: fail
+seealso:
   - module: ansible.posix.mount
 """
 

@@ -22,6 +22,7 @@ import syslog
 import typing as t
 from pathlib import Path
 
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import words
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import ASK, feeding_runner
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.plain_shell import forget_habits
 
@@ -59,7 +60,7 @@ class Elastic:
             self._follow(self._stopped(allowed=True))
             return int(self._failed)
         names = self._known(hostlist)
-        self._say(f"{word} {_some(names)}")
+        self._say(f"{word} {words.listed(names, 10)}")
         if word == "resume":
             self._resume(names)
         elif word == "fail":
@@ -72,7 +73,7 @@ class Elastic:
         found = list(dict.fromkeys(self._slurm.expand(hostlist)))
         strange = [name for name in found if name not in self._config.nodes]
         if strange:
-            self._fault(f"not in {CONFIG}, so nothing is done with them: {_some(strange)}")
+            self._fault(f"not in {CONFIG}, so nothing is done with them: {words.listed(strange, 10)}")
         return [name for name in found if name in self._config.nodes]
 
     def _resume(self, names: Sequence[str]) -> None:
@@ -98,7 +99,7 @@ class Elastic:
             raise ElasticError("the machine runs, and Slurm does not wait for it")
         self._store.note(memory)
         self._azure.act("deallocate", machine)
-        raise ElasticError("the machine still ran, and Slurm takes none that booted before its request; it is deallocated")
+        raise ElasticError("the machine still ran, and Slurm takes none that booted earlier; it is deallocated now")
 
     def _given_back(self, failed: Mapping[str, str]) -> None:
         """Bring nodes to idle~ with the reason, unless they answer at a second look or a person has changed them."""
@@ -109,7 +110,9 @@ class Elastic:
         for reason in dict.fromkeys(failed.values()):
             names = [name for name, why in failed.items() if why == reason]
             lost = [name for name in names if name in now and now[name].comes]
-            self._say(f"{_some(names)}: {reason}" + ("" if lost else "; Slurm has them, or somebody changed them"))
+            self._say(
+                f"{words.listed(names, 10)}: {reason}" + ("" if lost else "; Slurm has them, or somebody changed them")
+            )
             if lost:
                 self._slurm.give_back(lost, reason)
 
@@ -145,7 +148,9 @@ class Elastic:
             return []
         kept = [name for name in names if name not in leaving or name in busy]
         if kept:
-            self._fault(f"not deallocated, because they have a job or Slurm does not power them down: {_some(kept)}")
+            self._fault(
+                f"not deallocated, because they have a job or Slurm does not power them down: {words.listed(kept)}"
+            )
         return [name for name in leaving if name not in busy]
 
     def _deallocated(self, name: str, memory: Memory) -> str:
@@ -180,17 +185,13 @@ def _alarm(memory: Memory) -> None:
     held = (
         f"{len(memory.held)} machines run on that Slurm powers down: the limit of ten minutes was reached, or Slurm or"
     )
-    held += f" Azure refused (journalctl -t {OURS}). Look at {_some(memory.held)}; if they may stop, run 'sudo -u slurm"
-    held += f" {OURS} allow'"
+    held += f" Azure refused (journalctl -t {OURS}). Look at {words.listed(memory.held)}; if they may stop, run"
+    held += f" 'sudo -u slurm {OURS} allow'"
     memory.alarms = {"held": held} if memory.held else {}
 
 
 def _real(operations: Mapping[str, str]) -> dict[str, str]:
     return {name: address for name, address in operations.items() if address}
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def read_config(path: str) -> Config | None:

@@ -1,0 +1,33 @@
+# Copyright: Contributors to the hpcai.gpucluster project
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A wrong variable azure_cluster is refused before the sign-in."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+from ansible_collections.hpcai.gpucluster.plugins.action import azure_nodes_absent
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure_cluster import session
+
+if t.TYPE_CHECKING:
+    import pytest
+
+GIVEN: dict[str, t.Any] = {"cluster": {"name": "hpc"}, "nodes": ["hpc-h100-1"], "removed": [], "in_slurm": []}
+
+
+def test_wrong_input_is_refused_before_the_sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(session, "opened", lambda *_given: asked.append("sign-in"))
+    task: t.Any = types.SimpleNamespace(
+        action="azure_nodes_absent", args=GIVEN, async_val=0, check_mode=False, diff=False, environment=None
+    )
+    connection: t.Any = types.SimpleNamespace(_shell=types.SimpleNamespace(tmpdir=None))
+    action = azure_nodes_absent.ActionModule(task, connection, t.cast("t.Any", None), None, None, None)
+
+    result = action.run(task_vars={})
+
+    assert result["failed"]
+    assert "azure_cluster" in result["msg"]
+    assert asked == []
