@@ -24,7 +24,7 @@ def test_wrong_input_is_refused_before_the_sign_in(monkeypatch: pytest.MonkeyPat
         action="azure_nodes_absent", args=GIVEN, async_val=0, check_mode=False, diff=False, environment=None
     )
     connection: t.Any = types.SimpleNamespace(_shell=types.SimpleNamespace(tmpdir=None))
-    action = azure_nodes_absent.ActionModule(task, connection, t.cast("t.Any", None), None, None, None)
+    action = azure_nodes_absent.ActionModule(task, connection, *t.cast("t.Any", [None] * 4))
 
     result = action.run(task_vars={})
 
