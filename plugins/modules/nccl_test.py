@@ -26,7 +26,7 @@ description:
     nodes.
   - A table whose printed average is not the mean of its rows, whose sizes do not grow by one factor, or that has a row
     twice, is no measurement. Nor are programs that each ran alone, because they were built without MPI.
-  - Accepts the output of every version of nccl-tests since 2.0, with the prefixes and time stamps of mpirun, prterun,
+  - Accepts the output of nccl-tests since 2.13 (August 2022), with the prefixes and time stamps of mpirun, prterun,
     mpich, torchrun and srun, and mixed with lines of NCCL.
 extends_documentation_fragment:
   - hpcai.gpucluster._attributes

@@ -14,8 +14,7 @@ author:
   - HPC AI Infrastructure Team (@hpcai)
 description:
   - Reads model, clocks, power limits, persistence, MIG, memory errors and faults of every GPU.
-  - Starts C(nvidia-smi -q -x) once. If its output cannot be parsed, a CSV query is tried, which returns less;
-    RV(source) is the one that was used.
+  - Starts C(nvidia-smi -q -x) once. Output that cannot be parsed is no data, and RV(reason) names it.
   - Supports the drivers 450 to 610. A value that a GPU or driver does not offer is V(null), for every spelling of
     nvidia-smi.
   - A hanging nvidia-smi is killed after O(timeout) seconds.
@@ -108,10 +107,6 @@ kind:
   description:
     - The reason as one word, one of V(not_installed), V(no_driver), V(no_device), V(blocked), V(mismatch), V(lost),
       V(timeout), V(argument), V(permission), V(power_cable), V(other). Empty if there are GPUs.
-  returned: always
-  type: str
-source:
-  description: Format of the output that was read, V(xml) or V(csv); empty if there is none.
   returned: always
   type: str
 driver_version:
@@ -245,7 +240,6 @@ def result(report: Report, supported_clocks: bool = False) -> dict[str, t.Any]:
         "available": bool(report.gpus),
         "reason": "",
         "kind": "",
-        "source": report.source,
         "driver_version": report.driver_version,
         "cuda_version": report.cuda_version,
         "count": len(report.gpus),
@@ -259,9 +253,7 @@ def result(report: Report, supported_clocks: bool = False) -> dict[str, t.Any]:
 
 def absent(error: NvidiaSmiError) -> dict[str, t.Any]:
     """Return the result for a machine without a working driver or GPU."""
-    nothing = Report(
-        driver_version=None, cuda_version=None, attached=None, gpus=[], lost=error.lost, notes=[], source=""
-    )
+    nothing = Report(driver_version=None, cuda_version=None, attached=None, gpus=[], lost=error.lost, notes=[])
     return {**result(nothing), "reason": str(error), "kind": error.kind}
 
 

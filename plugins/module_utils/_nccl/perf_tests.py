@@ -4,11 +4,10 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Parse the output of the programs of nccl-tests, in every format since 2.0.
+Parse the output of the programs of nccl-tests, in the format since 2.13 (August 2022).
 
-The columns between type and time depend on the program and its version, so the numbers are read from the right. The
-average that the programs print depends on the range of sizes. The relevant value is the bus bandwidth at the largest
-size.
+The average that the programs print depends on the range of sizes. The relevant value is the bus bandwidth at the
+largest size.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _PREFIX = re.compile(
 )
 _BYTES = re.compile(r"^(\d+(?:\.\d+)?)([KMG]?)B?$", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_ROW = re.compile(r"^(\d+)\s+(\d+)\s+([a-z]\w*)\s+(.*)$")
+# A reduction is missing where the program has none.
+_ROW = re.compile(r"^(\d+)\s+(\d+)\s+([a-z]\w*)\s+(?:([a-z]\w*)\s+)?(-?\d{1,9})\s+(.*)$")
 _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S*\s*$")
 _NUMBER = re.compile(r"^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$")
-_ROOT = re.compile(r"^-?\d{1,9}$")
 _FIGURE = re.compile(r"^\d+(?:\.\d+)?(?:e[+-]?\d+)?$")
 _TOUCHING = re.compile(r"\d+\.\d\d(?=\d)")
 _BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\S+)\s*(OK|FAILED)?")
@@ -94,7 +93,7 @@ class Row(t.NamedTuple):
     elements: int
     type: str
     redop: str | None
-    root: int | None
+    root: int
     out_of_place: Side
     in_place: Side
 
@@ -338,17 +337,11 @@ def _programs(ranks: list[re.Match[str]]) -> int:
 def _row(line: str) -> Row | None:
     """Return a line of the table, or None for any other line and for an incomplete row."""
     match = _ROW.match(_STAMP.sub("", line))
-    if not match:
+    tokens = [part for token in match[6].split() for part in _split(token)] if match else []
+    if not match or len(tokens) not in (8, 16):  # with -I 1 each side has four more columns
         return None
-    tokens = [part for token in match.group(4).split() for part in _split(token)]
-    for each in (8, 4):  # with -I 1 each side has four more columns
-        if len(tokens) >= 2 * each:
-            out = _side(tokens[-2 * each : -2 * each + 4])
-            inside = _side(tokens[-each:][:4])
-            redop, root = _between(tokens[: -2 * each])
-            if out and inside and (each == 4 or len(tokens) <= 2 * each + 2):
-                return Row(int(match.group(1)), int(match.group(2)), match.group(3), redop, root, out, inside)
-    return None
+    out, inside = _side(tokens[:4]), _side(tokens[len(tokens) // 2 :][:4])
+    return Row(int(match[1]), int(match[2]), match[3], match[4], int(match[5]), out, inside) if out and inside else None
 
 
 def _odd(line: str) -> bool:
@@ -376,13 +369,6 @@ def _side(tokens: list[str]) -> Side | None:
         return None
     time, algbw, busbw = (float(token) for token in tokens[:3])
     return Side(time, algbw, busbw, None if tokens[3] == "N/A" else float(tokens[3]))
-
-
-def _between(tokens: list[str]) -> tuple[str | None, int | None]:
-    """Return reduction and root from the columns that only some programs have."""
-    words = [token for token in tokens if not _NUMBER.match(token)]
-    numbers = [token for token in tokens if _ROOT.match(token)]
-    return (words[0] if words else None), (int(numbers[0]) if numbers else None)
 
 
 def _json_row(item: dict[str, t.Any]) -> Row:

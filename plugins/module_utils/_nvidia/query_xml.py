@@ -58,7 +58,6 @@ def parse(text: str) -> Report:
         gpus=gpus,
         lost=lost,
         notes=[*notes, *machine.odd, *odd_notes(zip(gpus, every))],
-        source="xml",
     )
 
 

@@ -29,7 +29,6 @@ class Report(t.NamedTuple):
     gpus: list[Gpu]
     lost: list[dict[str, t.Any]]
     notes: list[str]
-    source: str
 
 
 # "... for GPU 0000:0A:00.0: GPU is lost" of old drivers, "... for GPU3: 0000:0A:00.0: Unknown Error" of new ones.

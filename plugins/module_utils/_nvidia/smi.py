@@ -144,14 +144,14 @@ class NvidiaSmi:
         self._executable = executable
 
     def read(self) -> Report:
-        """Return all data of every GPU, in one start. Use CSV only if the XML is unreadable."""
+        """Return all data of every GPU, in one start."""
         from ansible_collections.hpcai.gpucluster.plugins.module_utils._nvidia import query_xml  # costs start time
 
         code, text = self._call("-q", "-x")
         try:
             report = query_xml.parse(text)
         except ParseError as exc:
-            return self._read_csv(code, text, exc)
+            raise explain(code, f"{exc}\n{text}") from exc
         if not report.gpus:
             raise explain(code or 6, text if code else "No devices were found")
         return report
@@ -198,31 +198,6 @@ class NvidiaSmi:
         """Return the output of nvidia-smi nvlink for the links of all GPUs, or of those with the given indexes."""
         calls = [[]] if only is None else [["-i", str(index)] for index in only]
         return nvlink.parse("\n".join(_data(*self._start("nvlink", option, *chosen)) for chosen in calls))
-
-    def _read_csv(self, code: int, text: str, reason: ParseError) -> Report:
-        error = explain(code, text)
-        if error.kind not in ("other", "lost"):
-            raise error
-        clocks, notes = self._supported()
-        code, out, err = self._start(f"--query-gpu={','.join(query_csv.FIELDS)}", _FORM)
-        try:
-            report = query_csv.parse_gpus(_with_lost(out, err), clocks)
-        except ParseError as exc:
-            if _has_rows(out):
-                raise NvidiaSmiError("other", f"{exc} (nvidia-smi exited {code})", code=code, said=out[:300]) from exc
-            raise explain(code, f"{out}\n{err}") from exc
-        if not report.gpus:
-            raise error if error.kind == "lost" else explain(code, f"{out}\n{err}")
-        _lost, said = split_notes(err.splitlines())
-        return report._replace(notes=[str(reason), *notes, *report.notes, *said])
-
-    def _supported(self) -> tuple[dict[str, dict[int, list[int]]], list[str]]:
-        """Return the supported clocks by GPU, or none and the reason."""
-        _code, out, _err = self._start(f"--query-supported-clocks={','.join(query_csv.SUPPORTED_FIELDS)}", _FORM)
-        try:
-            return query_csv.parse_supported(out), []
-        except ParseError as exc:
-            return {}, [str(exc)]
 
     def set(self, option: str, value: str | None, gpus: Sequence[dict[str, t.Any]]) -> list[Outcome]:
         """Change one setting of some GPUs in one start, and return the outcome for each GPU."""

@@ -22,8 +22,6 @@ _UNITS = {
     "utilization.": "%",
     "memory.": "MiB",
     "pcie.link.": "x",
-    "graphics": "MHz",
-    "memory": "MHz",  # of supported clocks
 }
 _VERSION = re.compile(r"(\d+(?:\.\d+)+)(?:\s.*)?", re.DOTALL)
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F-]+")

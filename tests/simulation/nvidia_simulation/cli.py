@@ -13,7 +13,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from .csv_answers import query_gpu, query_supported
+from .csv_answers import query_gpu
 from .machine import Exit, Gpu, Machine, long_bus_id
 from .settings import SETTERS, apply
 from .text_answers import listing, nvlink, query_text, topology, version
@@ -43,7 +43,7 @@ PLAIN = {
     "-rmc": "--reset-memory-clocks",
     "-h": "--help",
 }
-QUERIES = ("--query-gpu", "--query-supported-clocks", "--query-compute-apps", "--format")
+QUERIES = ("--query-gpu", "--query-compute-apps", "--format")
 LONG = {name: short for short, name in [*VALUED.items(), *PLAIN.items()]}
 
 
@@ -144,11 +144,10 @@ def answer(machine: Machine, options: dict[str, str]) -> str:
 def read(machine: Machine, gpus: list[Gpu], options: dict[str, str]) -> str:
     """Answer the options that only read."""
     style = options.get("--format", "").split(",")
-    for name, query in (("--query-gpu", query_gpu), ("--query-supported-clocks", query_supported)):
-        if name in options:
-            if "csv" not in style:
-                raise Exit(2, '"--format=" switch is missing. Correct values are "csv".\n\n')
-            return query(machine, gpus, options[name].split(","), style)
+    if "--query-gpu" in options:
+        if "csv" not in style:
+            raise Exit(2, '"--format=" switch is missing. Correct values are "csv".\n\n')
+        return query_gpu(machine, gpus, options["--query-gpu"].split(","), style)
     if "--query-compute-apps" in options:
         return "" if "noheader" in style else ", ".join(options["--query-compute-apps"].split(",")) + "\n"
     if "-q" in options:

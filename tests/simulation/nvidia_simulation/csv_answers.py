@@ -1,7 +1,7 @@
 # Copyright: Contributors to the hpcai.gpucluster project
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answers to --query-gpu and --query-supported-clocks."""
+"""Answers to --query-gpu."""
 
 from __future__ import annotations
 
@@ -81,19 +81,3 @@ def query_gpu(machine: Machine, gpus: list[Gpu], fields: list[str], style: list[
 
 def _has_unit(name: str) -> bool:
     return not name.startswith(("clocks_event", "clocks_throttle", "power.management"))
-
-
-def query_supported(machine: Machine, gpus: list[Gpu], fields: list[str], style: list[str]) -> str:
-    """Answer --query-supported-clocks."""
-    units = {"memory": "MHz", "mem": "MHz", "graphics": "MHz", "gr": "MHz"}
-    names = {"gpu_name": "name", "gpu_uuid": "uuid", "gpu_bus_id": "pci.bus_id", "mem": "memory", "gr": "graphics"}
-    lines = [] if "noheader" in style else [", ".join(f"{f} [{units[f]}]" if f in units else f for f in fields)]
-    for gpu in gpus:
-        values = gpu.values()
-        for memory in sorted(machine.supported, reverse=True):
-            for graphics in machine.steps(memory):
-                row = {**values, "memory": str(memory), "graphics": str(graphics)}
-                cells = [row[names.get(field, field)] for field in fields]
-                suffix = [f" {units[f]}" if f in units and "nounits" not in style else "" for f in fields]
-                lines.append(", ".join(cell + end for cell, end in zip(cells, suffix)))
-    return "".join(f"{line}\n" for line in lines)

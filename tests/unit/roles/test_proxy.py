@@ -26,7 +26,7 @@ CASES: dict[str, dict[str, t.Any]] = {
 # Roles that download or install something.
 INSTALLING = "base|docker|enroot|gpu|health|monitoring|munge|nfs|nvidia_container_toolkit|pyxis|scratch|slurm|training"
 # These remove, read, dump, wait or start jobs; the build of upgrade.yml is that of slurm.yml.
-WITHOUT = {"azure_scale", "check_input", "cyclecloud", "node_remove", "teardown", "upgrade", "mirror", "validate"}
+WITHOUT = {"azure_scale", "check_input", "node_remove", "teardown", "upgrade", "mirror", "validate"}
 
 
 def test_apt_gets_a_file_that_only_root_reads_if_it_has_a_login(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ PLAYBOOKS = sorted((Path(__file__).parents[4] / "playbooks").glob("*.yml"))
 # Alone they have no machines; the lab has our groups.
 WITHOUT_MACHINES = {"bundle_install", "check_controller", "groups", "lab_up"}
 # They do not begin with the check: they apply no role's inputs to all machines, or others import them after it.
-UNCHECKED = {"bundle", "check", "check_input", "image", "pinning", "repair", "slurm_owner", "validate"}
+UNCHECKED = {"bundle", "check", "check_input", "pinning", "repair", "validate"}
 # Plays come before their check. tests/integration runs them.
 CHECKED_LATER = {"azure_scale", "node_remove", "storage"}
 
@@ -74,9 +74,8 @@ def test_each_part_of_the_site_runs_alone_after_the_same_checks() -> None:
     for part in parts:
         assert part in imported[part.removeprefix("parts/")]
     # What site.yml checks once, each part that changes Slurm's machines checks when it runs alone.
-    assert imported["site.yml"][:2] == ["check_input.yml", "slurm_owner.yml"]
-    for name in ("users.yml", "containers.yml", "slurm.yml", "teardown.yml"):
-        assert imported[name][:2] == ["check_input.yml", "slurm_owner.yml"]
+    for name in ("site.yml", "users.yml", "slurm.yml"):
+        assert imported[name][:2] == ["check_input.yml", "check_controller.yml"]
 
 
 def _plays(path: Path) -> list[dict[str, t.Any]]:

@@ -173,12 +173,10 @@ def test_table_of_throttle_bits_is_complete() -> None:
     assert sorted(gpu.THROTTLE_BITS) == [1 << bit for bit in range(9)]
 
 
-def test_large_bandwidth_table_is_read_from_the_right() -> None:
+def test_large_bandwidth_table_is_read() -> None:
     folder = Path(__file__).parents[3] / "fixtures/gpucluster_check"
 
     assert throughput.busbw((folder / "all_reduce_perf-2.19.6-h200-x4.txt").read_text()) == 347.53
-    # Older versions print an error such as 2e-07 where newer ones count wrong values.
-    assert throughput.busbw((folder / "all_reduce_perf-2.11-h200.txt").read_text()) == 347.37
     with pytest.raises(UnhealthyError, match="wrong"):
         throughput.busbw((folder / "hypercube_perf-2.19.6-wrong-results.txt").read_text())
     cut = (folder / "all_reduce_perf-2.19.6-h200-x4.txt").read_text().partition("# Out of bounds")[0]

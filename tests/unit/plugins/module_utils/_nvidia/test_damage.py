@@ -158,16 +158,11 @@ READERS: dict[str, tuple[str, Callable[[str], tuple[Values, list[str]]]]] = {
         only((SMI / "h200-x4-q.xml").read_text(encoding="utf-8"), 1),
         lambda text: _report(query_xml.parse(text)),
     ),
-    "csv": (_asked("gpu", query_csv.FIELDS), lambda text: _report(query_csv.parse_gpus(text, {}))),
     "table": (
         (SMI / "h200-x4-query-nounits.csv").read_text(encoding="utf-8"),
         _table,
     ),
     "metrics": (_asked("gpu", monitoring.FIELDS), _samples),
-    "clocks": (
-        _asked("supported-clocks", query_csv.SUPPORTED_FIELDS),
-        lambda text: (dict(_flat({"clocks": query_csv.parse_supported(text)})), []),
-    ),
     "topology": (
         (SMI / "h200-x4-topo-m.txt").read_text(encoding="utf-8"),
         lambda text: (
@@ -230,11 +225,11 @@ EXPLAINED: dict[str, Callable[[str, str, str], bool]] = {
     ),
     "hexadecimal": lambda _name, damage, key: damage == "letter" and ("/gpus/" in key or "/GPU-" in key),
     "row": lambda name, damage, key: (
-        damage in ("lost row", "cut") and (name in ("csv", "table", "metrics", "log") or "clocks" in key)
+        damage in ("lost row", "cut") and (name in ("table", "metrics", "log") or "clocks" in key)
     ),
     "absent": lambda name, damage, _key: damage == "lost row" and name.startswith("xml"),
     "head": lambda name, _damage, _key: name == "log",
-    "last cell": lambda name, damage, _key: damage == "cut" and name in ("clocks", "counters", "topology"),
+    "last cell": lambda name, damage, _key: damage == "cut" and name in ("counters", "topology"),
 }
 
 

@@ -43,7 +43,7 @@ def test_four_h200_as_captured() -> None:
     gpu = report.gpus[0]
 
     assert (report.driver_version, report.cuda_version, report.attached) == ("580.159.04", "13.0", 4)
-    assert (report.source, report.lost, report.notes) == ("xml", [], [])
+    assert (report.lost, report.notes) == ([], [])
     assert [gpu["index"] for gpu in report.gpus] == [0, 1, 2, 3]
     assert [gpu["pci_bus_id"] for gpu in report.gpus] == [f"0000:00:0{number}.0" for number in (6, 7, 8, 9)]
     assert (gpu["name"], gpu["architecture"], gpu["persistence"]) == ("NVIDIA H200", "Hopper", True)

@@ -81,61 +81,31 @@ def test_a_lost_gpu_in_the_other_stream_explains_a_missing_row() -> None:
     simulated = SimulatedSmi(gpus={"count": 3}, faults={"lost_gpus": [1]})
 
     def apart(args: t.Sequence[str]) -> tuple[int, str, str]:
-        """Answer no XML, and write about lost GPUs to the standard error stream."""
+        """Write about lost GPUs to the standard error stream."""
         code, out, _err = simulated(args)
         lines = out.splitlines(keepends=True)
         lost = "".join(line for line in lines if line.startswith("Unable"))
-        return code, "" if "-x" in args else "".join(line for line in lines if not line.startswith("Unable")), lost
+        return code, "".join(line for line in lines if not line.startswith("Unable")), lost
 
-    smi = NvidiaSmi(apart)
-    report = smi.read()
+    table = NvidiaSmi(apart).query("gpu", ["index", "uuid", "pci.bus_id"])
 
-    assert [gpu["index"] for gpu in report.gpus] == [0, 2]
-    assert report.lost == [{"pci_bus_id": "0000:00:07.0", "reason": "Unknown Error"}]
-    assert [row["index"] for row in smi.query("gpu", ["index", "uuid", "pci.bus_id"]).rows] == ["0", "2"]
+    assert [row["index"] for row in table.rows] == ["0", "2"]
+    assert table.lost == [{"pci_bus_id": "0000:00:07.0", "reason": "Unknown Error"}]
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda out: f"\ufeff{out}", lambda out: out.replace(", GPU-", ", G"), lambda out: out * 2]
-)
-def test_damaged_csv_is_no_report(damage: t.Callable[[str], str]) -> None:
-    simulated = SimulatedSmi(gpus={"count": 2})
-
-    def damaged(args: t.Sequence[str]) -> tuple[int, str, str]:
-        code, out, err = simulated(args)
-        return code, "" if "-x" in args else damage(out), err
-
-    with pytest.raises(NvidiaSmiError, match="nvidia-smi exited 0") as caught:
-        NvidiaSmi(damaged).read()
-
-    assert caught.value.kind == "other"
-
-
-def test_clocks_that_cannot_be_read_are_unknown_and_said() -> None:
-    simulated = SimulatedSmi(gpus={"count": 1})
-
-    def damaged(args: t.Sequence[str]) -> tuple[int, str, str]:
-        code, out, err = simulated(args)
-        return code, "" if "-x" in args else out.replace("1980\n", "19B0\n"), err
-
-    report = NvidiaSmi(damaged).read()
-
-    assert report.gpus[0]["best_clocks_mhz"] is None
-    assert any("graphics is '19B0', not understood" in note for note in report.notes)
-
-
-def test_an_unreadable_document_is_made_up_for_by_csv() -> None:
+def test_an_unreadable_document_is_no_report() -> None:
     simulated = SimulatedSmi(gpus={"count": 2})
 
     def cut(args: Sequence[str]) -> tuple[int, str, str]:
         code, out, err = simulated(args)
-        return (code, out[: len(out) // 2], err) if "-x" in args else (code, out, err)
+        return code, out[: len(out) // 2], err
 
-    report = NvidiaSmi(cut).read()
+    with pytest.raises(
+        NvidiaSmiError, match="nvidia-smi exited 0 and said: nvidia-smi -q -x printed no complete"
+    ) as caught:
+        NvidiaSmi(cut).read()
 
-    assert report.source == "csv"
-    assert [gpu["best_clocks_mhz"]["graphics"] for gpu in report.gpus] == [1980, 1980]
-    assert "no complete document" in report.notes[0]
+    assert caught.value.kind == "other"
 
 
 def test_a_hang_and_a_missing_program_are_answers_too() -> None:
