@@ -54,7 +54,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_torchrun": {"_slurm", "_system", "_training"},
 }
 PLUGIN_ROOMS: dict[str, set[str]] = {
-    "_azure": {"module_utils._azure_machine", "module_utils._system"},
+    "_azure": {"module_utils._system"},
     "_azure_scale": {"_azure", "module_utils._azure_machine"},
     "_azure_stack": {"_azure", "module_utils._azure_machine", "module_utils._system"},
     "_azure_cluster": {"_catalogue", "_inputs"},
