@@ -7,21 +7,9 @@
 
 from __future__ import annotations
 
-import re
-
-
-def _for_module(text: str) -> str:
-    """Return the options for a module, whose documentation cannot name the sources of an option that is not set."""
-    text = re.sub(r"  (ad_user|password|thumbprint):\n(    .*\n)+", "", text)
-    text = re.sub(r"    env:\n(      - name: \w+\n)+", "", text)
-    return re.sub(r"    default: (auto|''|AzureCloud|validate|false)\n", "", text)
-
 
 class ModuleDocFragment:
     """Options with the names of azure_rm."""
-
-    # For modules; an option that is not set is read from the environment variables of the inventory plugin.
-    MODULE: str
 
     DOCUMENTATION = r"""
 options:
@@ -29,10 +17,9 @@ options:
     description:
       - Source of the credential.
       - V(auto) uses the first available one, in this order. O(client_id) with O(tenant) and a secret, certificate or
-        token, from the file or the environment; the section O(profile) of C(~/.azure/credentials); the Azure CLI if it
-        is installed; the managed identity if this machine is in Azure.
+        token, from the file or the environment; the Azure CLI if it is installed; the managed identity of this machine.
     type: str
-    choices: [auto, env, credential_file, cli, msi]
+    choices: [auto, env, cli, msi]
     default: auto
     env:
       - name: ANSIBLE_AZURE_AUTH_SOURCE
@@ -62,11 +49,6 @@ options:
     env:
       - name: AZURE_X509_CERTIFICATE_PATH
       - name: AZURE_CLIENT_CERTIFICATE_PATH
-  thumbprint:
-    description: Accepted for compatibility with azure_rm; the value is computed from O(x509_certificate_path).
-    type: str
-    env:
-      - name: AZURE_THUMBPRINT
   oidc_token:
     description: Federated token of the application, instead of O(secret).
     type: str
@@ -78,12 +60,6 @@ options:
     type: path
     env:
       - name: AZURE_FEDERATED_TOKEN_FILE
-  profile:
-    description: Section of C(~/.azure/credentials); the default is C([default]).
-    type: str
-    default: ''
-    env:
-      - name: AZURE_PROFILE
   cloud_environment:
     description: V(AzureCloud), V(AzureUSGovernment), V(AzureChinaCloud), or the https URL of a Resource Manager.
     type: str
@@ -91,31 +67,16 @@ options:
     env:
       - name: AZURE_CLOUD_ENVIRONMENT
   adfs_authority_url:
-    description: Sign-in URL instead of the cloud's own.
+    description:
+      - Sign-in URL instead of the cloud's own. Required if O(cloud_environment) is the URL of another cloud.
     type: str
     default: ''
     env:
       - name: AZURE_ADFS_AUTHORITY_URL
-  cert_validation_mode:
-    description: V(ignore) accepts any certificate and warns. For a private authority set E(REQUESTS_CA_BUNDLE) instead.
-    type: str
-    choices: [validate, ignore]
-    default: validate
-    env:
-      - name: AZURE_CERT_VALIDATION
   disable_instance_discovery:
     description: Do not validate the sign-in URL with the public cloud. Use it for clouds that cannot reach it.
     type: bool
     default: false
     env:
       - name: AZURE_DISABLE_INSTANCE_DISCOVERY
-  ad_user:
-    description: Refused. Users sign in with C(az login) and O(auth_source=cli).
-    type: str
-  password:
-    description: Refused; see O(ad_user).
-    type: str
 """
-
-
-ModuleDocFragment.MODULE = _for_module(ModuleDocFragment.DOCUMENTATION)

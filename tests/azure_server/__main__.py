@@ -1,8 +1,4 @@
-"""
-Serve: C(python -m azure_server --certificate cert.pem), in the folder tests; the port is printed first.
-
-Without a certificate it serves HTTP, as the metadata service does.
-"""
+"""Serve: C(python -m azure_server --certificate cert.pem), in the folder tests; the port is printed first."""
 
 from __future__ import annotations
 
@@ -19,8 +15,7 @@ import threading
 import time
 import typing as t
 
-from . import faults
-from .service import Answer, Item, State, query_of
+from .service import Answer, Item, State
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -39,15 +34,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._serve("POST", self._content())
 
-    def do_PUT(self) -> None:
-        self._serve("PUT", self._content())
-
-    def do_PATCH(self) -> None:
-        self._serve("PATCH", self._content())
-
-    def do_DELETE(self) -> None:
-        self._serve("DELETE", self._content())
-
     def _content(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
@@ -56,12 +42,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._send((200, {}, json.dumps(_controlled(self.path, body)).encode()), {})
             return
         state = Handler.state
-        fault = state.play(f"{method} {self.path} {query_of(body)}")
+        fault = state.play(f"{method} {self.path}")
         time.sleep(fault.get("silence", 0))  # fault: hangs
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
-        here = f"https://{self.headers['Host']}"
-        if fault.get("accept"):
-            state.answer(method, self.path, here, token, body)
+        if fault.get("expire"):
+            state.tokens.clear()
         if fault.get("reset"):
             # Closing with data unread and no time to linger sends a reset.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -72,8 +57,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             content = json.dumps(fault.get("body", {})).encode()
             self._send((fault["status"], fault.get("headers", {}), content), fault)
             return
-        marked = self.headers.get("Metadata") == "true"
-        self._send(state.answer(method, self.path, here, token, body, marked), fault)
+        here = f"https://{self.headers['Host']}"
+        self._send(state.answer(method, self.path, here, token, fault.get("shift", 0)), fault)
 
     def _send(self, answer: Answer, fault: Item) -> None:
         status, headers, content = answer
@@ -106,15 +91,6 @@ def _controlled(path: str, body: bytes) -> t.Any:
         Handler.state = State(json.loads(body))
     elif path == "/_setting":
         state.change(**json.loads(body))
-    elif path == "/_faults":
-        state.faults = faults.expanded(json.loads(body))
-    elif path == "/_events":
-        state.imds.change(json.loads(body))
-    elif path == "/_started":
-        return state.imds.started
-    elif path == "/_contents":
-        state.settle()
-        return state.contents()
     return state.log if path == "/_log" else {}
 
 
@@ -138,14 +114,12 @@ class _TlsHandler(Handler):
 def main() -> None:
     """Serve until the standard input ends, which it does when the parent is gone."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--certificate")
-    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--certificate", required=True)
     arguments = parser.parse_args()
-    if arguments.certificate:
-        _TlsHandler.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        _TlsHandler.context.load_cert_chain(arguments.certificate)
+    _TlsHandler.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _TlsHandler.context.load_cert_chain(arguments.certificate)
     Handler.state = State({})
-    server = Server(("127.0.0.1", arguments.port), _TlsHandler if arguments.certificate else Handler)
+    server = Server(("127.0.0.1", 0), _TlsHandler)
     server.handle_error = lambda *_args: None  # type: ignore[method-assign]
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)

@@ -82,15 +82,6 @@ def certificate(folder: Path) -> Path:
     return path
 
 
-def task_play(name: str, options: t.Any, result: Path, **task: t.Any) -> list[dict[str, t.Any]]:
-    """Return a play with one task, whose failure ends nothing and whose result is written to a file."""
-    first = {name: options, "register": "found", "ignore_errors": True, **task}
-    write = {"ansible.builtin.copy": {"dest": str(result), "content": "{{ found | to_json }}"}}
-    return [
-        {"hosts": "localhost", "gather_facts": False, "tasks": [first, {**write, "check_mode": False, "diff": False}]}
-    ]
-
-
 class Azure:
     """The server, from the outside."""
 
@@ -123,29 +114,12 @@ class Azure:
         self._call("/_control", json.dumps(spec).encode())
 
     def setting(self, **setting: t.Any) -> None:
-        """Set delay and quota, and begin a new log."""
+        """Set the delay, and begin a new log."""
         self._call("/_setting", json.dumps(setting).encode())
 
     def log(self) -> list[str]:
         """Return what was asked since control()."""
         return t.cast("list[str]", json.loads(self._call("/_log")))
-
-    def faults(self, *faults: t.Any) -> None:
-        """Replace the faults, and keep everything else."""
-        self._call("/_faults", json.dumps(faults).encode())
-
-    def contents(self) -> dict[str, t.Any]:
-        """Return what the subscription holds: groups, ids of resources in lower case, instances by set."""
-        return t.cast("dict[str, t.Any]", json.loads(self._call("/_contents"))[SUBSCRIPTION])
-
-    def writes(self) -> list[str]:
-        """Return the requests since control() that change something."""
-        reads = r"^(GET|HEAD|POST \S*(whatIf|validate|exportTemplate|ResourceGraph/resources|/oauth2/\S*)[? ])"
-        return [one for one in self.log() if not re.match(reads, f"{one} ", re.IGNORECASE)]
-
-    def events(self, events: list[dict[str, t.Any]]) -> None:
-        """Replace the scheduled events of the metadata service."""
-        self._call("/_events", json.dumps(events).encode())
 
     def _call(self, path: str, body: bytes | None = None) -> bytes:
         request = urllib.request.Request(self.url + path, data=body)
@@ -157,6 +131,7 @@ class Azure:
         return {
             "plugin": "hpcai.gpucluster.azure_vms",
             "cloud_environment": self.url,
+            "adfs_authority_url": self.url,
             "disable_instance_discovery": True,
             "tenant": TENANT,
             "client_id": "app",
@@ -180,6 +155,7 @@ class Azure:
         """Return the environment of somebody who signs in at this server."""
         return {
             "AZURE_CLOUD_ENVIRONMENT": self.url,
+            "AZURE_ADFS_AUTHORITY_URL": self.url,
             "AZURE_DISABLE_INSTANCE_DISCOVERY": "true",
             "AZURE_TENANT_ID": TENANT,
             "AZURE_CLIENT_ID": "app",
@@ -198,14 +174,6 @@ class Azure:
             "ANSIBLE_LOCAL_TEMP": str(self.folder / "tmp"),
             "REQUESTS_CA_BUNDLE": str(self.certificate),
         }
-
-    def module(self, name: str, options: t.Any, *arguments: str, **play: t.Any) -> tuple[Run, t.Any]:
-        """Run one task, in a loop if a keyword says so, and return the run and the result of the task."""
-        playbook, result = self.folder / "task.yml", self.folder / "result.json"
-        result.unlink(missing_ok=True)
-        playbook.write_text(json.dumps(task_play(name, options, result, **play)), encoding="utf-8")
-        run = self.run("ansible-playbook", str(playbook), *arguments, environment=self.signed_in())
-        return run, json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
 
     def run(self, tool: str, *arguments: str, environment: dict[str, str] | None = None) -> Run:
         """Run a tool of Ansible in a bare environment and measure it."""

@@ -3,19 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Select the records that become hosts: filters, JMESPath, and the default rules for stopped machines."""
+"""Select the records that become hosts: filters, and the default rules for stopped machines."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import model
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import (
-    AzureInventoryError,
-    ConfigError,
-    fits,
-    tag,
-)
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import fits, tag
 
 if t.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,38 +58,6 @@ def _has_tags(tags: Mapping[str, t.Any], wanted: Mapping[str, t.Any]) -> bool:
         if value is None or (values is not None and str(value) not in values):
             return False
     return True
-
-
-def may_meet(row: Record, filters: Mapping[str, t.Any]) -> bool:
-    """Return whether a machine can match the filters, from its entry in a list of names."""
-    names, locations = filters.get("names"), filters.get("locations")
-    if names and str(row.get("name") or model.last(row["id"])).lower() not in names:
-        return False
-    if locations and row.get("location") and str(row["location"]).lower() not in locations:
-        return False
-    groups = filters.get("resource_groups")
-    if groups and not fits(model.part(row["id"], "resourcegroups"), groups):
-        return False
-    # A member may inherit the tags of its set, and a list of states has no tags.
-    return not isinstance(row.get("tags"), dict) or _has_tags(row["tags"], filters.get("tags") or {})
-
-
-def select(records: list[Record], query: str | None) -> list[Record]:
-    """Return the records that a JMESPath query on the whole list selects."""
-    if not query:
-        return records
-    try:
-        import jmespath
-    except ImportError as exc:
-        raise AzureInventoryError("query needs the Python package jmespath: pip install jmespath") from exc
-    try:
-        found = jmespath.search(query, records)
-    except jmespath.exceptions.JMESPathError as exc:
-        raise ConfigError(f"query {query!r} is not a JMESPath expression that works here: {exc}") from None
-    known = {id(record) for record in records}
-    if not isinstance(found, list) or any(id(one) not in known for one in found):
-        raise ConfigError(f"query {query!r} must pick whole machines, such as [?location=='eastus']")
-    return found
 
 
 def uses_default_rules(rules: Sequence[str]) -> bool:

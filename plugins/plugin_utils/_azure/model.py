@@ -4,7 +4,7 @@
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
 """
-Convert answers of Azure to machines: both routes produce the same flat rows, and rows become records.
+Convert answers of Azure to machines: the lists become flat rows, and rows become records.
 
 A record uses the names of azure_rm for the same values. All values that Azure may omit are optional.
 """
@@ -39,12 +39,11 @@ def networks(nics: Iterable[Row], addresses: Iterable[Row]) -> Networks:
 
 
 def flat_machine(item: Mapping[str, t.Any]) -> Row:
-    """Return a machine of Resource Manager (or of Resource Graph with all properties) as a flat row."""
+    """Return a machine of any list as a flat row."""
     p = _mapping(item.get("properties"))
     storage = _mapping(p.get("storageProfile"))
     disk = _mapping(storage.get("osDisk"))
     system = _mapping(p.get("osProfile"))
-    view = _mapping(p.get("instanceView")) or _mapping(_mapping(p.get("extended")).get("instanceView"))
     return {
         **{key: item.get(key) for key in ("id", "name", "type", "location", "zones", "tags", "plan", "sku")},
         "identityType": _mapping(item.get("identity")).get("type"),
@@ -65,26 +64,23 @@ def flat_machine(item: Mapping[str, t.Any]) -> Row:
         "nics": _mapping(p.get("networkProfile")).get("networkInterfaces"),
         "vmssId": _mapping(p.get("virtualMachineScaleSet")).get("id"),
         "ppgId": _mapping(p.get("proximityPlacementGroup")).get("id"),
-        "instanceView": view,
+        "instanceView": _mapping(p.get("instanceView")),
     }
 
 
 def flat_nic(item: Mapping[str, t.Any]) -> Row:
-    """Return a network interface of either route, with the values that host variables need."""
+    """Return a network interface with the values that host variables need."""
     p = _mapping(item.get("properties"))
     nic_id = str(item.get("id") or "")
-    owner = item.get("vmId") or _mapping(p.get("virtualMachine")).get("id") or owner_of_nic(nic_id)
-    configurations = item.get("ipConfigurations") if "ipConfigurations" in item else p.get("ipConfigurations")
-    accelerated = item.get("accelerated") if "accelerated" in item else p.get("enableAcceleratedNetworking")
     return {
         "id": nic_id,
         "name": item.get("name"),
-        "owner": str(owner or "").lower(),
-        "primary": bool(item.get("isPrimary") or p.get("primary")),
-        "mac": item.get("mac") or p.get("macAddress"),
-        "nsg": item.get("nsgId") or _mapping(p.get("networkSecurityGroup")).get("id"),
-        "accelerated": bool(accelerated),
-        "ips": _primary_first([_flat_ip(_mapping(one)) for one in _list(configurations)]),
+        "owner": str(_mapping(p.get("virtualMachine")).get("id") or owner_of_nic(nic_id)).lower(),
+        "primary": bool(p.get("primary")),
+        "mac": p.get("macAddress"),
+        "nsg": _mapping(p.get("networkSecurityGroup")).get("id"),
+        "accelerated": bool(p.get("enableAcceleratedNetworking")),
+        "ips": _primary_first([_flat_ip(_mapping(one)) for one in _list(p.get("ipConfigurations"))]),
     }
 
 
@@ -101,15 +97,14 @@ def _flat_ip(item: Mapping[str, t.Any]) -> Row:
 
 
 def flat_address(item: Mapping[str, t.Any]) -> Row:
-    """Return a public address of either route."""
+    """Return a public address."""
     p = _mapping(item.get("properties"))
-    ip = item.get("ip") or p.get("ipAddress")
     return {
         "id": item.get("id"),
         "name": item.get("name"),
-        "ip": ip,
-        "fqdn": item.get("fqdn") or _mapping(p.get("dnsSettings")).get("fqdn"),
-        "v6": _is_v6(ip, item.get("version") or p.get("publicIPAddressVersion")),
+        "ip": p.get("ipAddress"),
+        "fqdn": _mapping(p.get("dnsSettings")).get("fqdn"),
+        "v6": _is_v6(p.get("ipAddress"), p.get("publicIPAddressVersion")),
     }
 
 
@@ -127,9 +122,9 @@ def flat_scale_set(item: Mapping[str, t.Any]) -> Row:
         "name": item.get("name"),
         "location": item.get("location"),
         "tags": _mapping(item.get("tags")),
-        "mode": item.get("mode") or p.get("orchestrationMode") or "Uniform",
+        "mode": p.get("orchestrationMode") or "Uniform",
         "capacity": sku.get("capacity"),
-        "single": (item if "singlePlacementGroup" in item else p).get("singlePlacementGroup") is not False,
+        "single": p.get("singlePlacementGroup") is not False,
         "size": sku.get("name"),
     }
 
@@ -154,23 +149,13 @@ def last(resource_id: t.Any) -> str | None:
     return str(resource_id).rsplit("/", 1)[-1] if resource_id else None
 
 
-def default_name(name: str, resource_id: str, digits: int = 4, exact: bool = False) -> str:
-    """Return a name that is unique in Azure: from the id in lower case, equal in both routes, or as in azure_rm."""
-    text = resource_id if exact else resource_id.lower()
-    digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+def default_name(name: str, resource_id: str, digits: int = 4) -> str:
+    """Return a name that is unique in Azure, from the id in lower case."""
+    digest = hashlib.sha1(resource_id.lower().encode(), usedforsecurity=False).hexdigest()
     return f"{name}_{digest[:digits]}"
 
 
-# Resource Graph writes types in lower case; azure_rm uses the case of Compute.
-_TYPES = {
-    name.lower(): name
-    for name in ("Microsoft.Compute/virtualMachines", "Microsoft.Compute/virtualMachineScaleSets/virtualMachines")
-}
-
-
-def record(
-    row: Row, networks: Networks, scale_set: Row | None, inherit_tags: bool = False, exact: bool = False
-) -> Record:
+def record(row: Row, networks: Networks, scale_set: Row | None, inherit_tags: bool = False) -> Record:
     """Return the record of one machine."""
     machine_id = str(row["id"])
     name = str(row.get("name") or last(machine_id))
@@ -185,9 +170,9 @@ def record(
         "resource_group": part(machine_id, "resourcegroups").lower(),
         "subscription_id": part(machine_id, "subscriptions").lower(),
         "location": row.get("location"),
-        "resource_type": _TYPES.get(str(row.get("type")).lower(), row.get("type")) or "unknown",
+        "resource_type": row.get("type") or "unknown",
         "tags": tags,
-        "default_inventory_hostname": default_name(name, machine_id, exact=exact),
+        "default_inventory_hostname": default_name(name, machine_id),
     }
     found.update(_state(row, view))
     found.update(_system(row, view))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is PRIVATE to the collection. It may change or vanish at any time.
-"""Define the settings of the Azure inventory, its errors and the clouds."""
+"""Define the settings of the Azure inventory, and check the keys of its file."""
 
 from __future__ import annotations
 
@@ -15,46 +15,16 @@ import json
 import re
 import typing as t
 
-SCHEMA = 2  # of the cached records; a change invalidates older caches
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.sign_in import AzureError
 
-API_VERSIONS = {
-    "compute": "2025-04-01",
-    "network": "2025-05-01",
-    "scale_set_network": "2018-10-01",
-    "resource_graph": "2024-04-01",
-    "resources": "2021-04-01",
-    "subscriptions": "2022-12-01",
-    "metadata": "2022-09-01",
-}
+SCHEMA = 3  # of the cached records; a change invalidates older caches
 
 FILTERS = ("resource_groups", "locations", "tags", "vm_sizes", "scale_sets", "powerstates", "names")
 _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
-class AzureInventoryError(Exception):
-    """An error about Azure or the inventory file; the message says what to change."""
-
-
-class ConfigError(AzureInventoryError):
+class ConfigError(AzureError):
     """An option of the inventory file is not valid."""
-
-
-class Cloud(t.NamedTuple):
-    """The two addresses that identify an Azure cloud."""
-
-    name: str
-    resource_manager: str
-    authority: str
-
-
-CLOUDS = {
-    cloud.name.lower(): cloud
-    for cloud in (
-        Cloud("AzureCloud", "https://management.azure.com", "https://login.microsoftonline.com"),
-        Cloud("AzureUSGovernment", "https://management.usgovcloudapi.net", "https://login.microsoftonline.us"),
-        Cloud("AzureChinaCloud", "https://management.chinacloudapi.cn", "https://login.chinacloudapi.cn"),
-    )
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,36 +33,15 @@ class Settings:
 
     cloud: str = "AzureCloud"
     subscriptions: tuple[str, ...] = ()
-    management_groups: tuple[str, ...] = ()
     vm_groups: tuple[str, ...] = ("*",)
     vmss_groups: tuple[str, ...] = ()
     filters: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
-    graph_where: str = ""
-    source: str = "auto"
-    verify: str = "scale_sets"
     vmss_tags: bool = False
-    placement_groups: bool = False
-    exact_ids: bool = False
-    strict: bool = False
-    concurrency: int = 8
-    timeout: int = 60
-    retries: int = 8
-    max_wait: int = 300
-    deadline: int = 300
-    api_versions: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def version(self, api: str) -> str:
-        """Return the API version to request."""
-        return self.api_versions.get(api) or API_VERSIONS[api]
-
-    def digest(self, identity: t.Sequence[str]) -> str:
-        """Return a short key that differs whenever the answer may differ; identity is the caller, without a secret."""
-        parts = {name: value for name, value in dataclasses.asdict(self).items() if name not in _NOT_IN_DIGEST}
-        text = json.dumps([SCHEMA, list(identity), parts], sort_keys=True, default=str)
+    def digest(self, caller: t.Sequence[str]) -> str:
+        """Return a short key that differs whenever the answer may differ; the caller is without a secret."""
+        text = json.dumps([SCHEMA, list(caller), dataclasses.asdict(self)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-_NOT_IN_DIGEST = ("strict", "concurrency", "timeout", "retries", "max_wait", "deadline", "api_versions")
 
 
 def is_guid(text: str) -> bool:
@@ -116,17 +65,6 @@ def check_filters(filters: t.Any) -> dict[str, t.Any]:
     return {name: value for name, value in found.items() if value}
 
 
-def check_versions(versions: t.Any) -> dict[str, str]:
-    """Return O(api_versions) after a check of its keys."""
-    unknown = sorted(set(versions or {}) - set(API_VERSIONS))
-    if unknown:
-        wrong = str(unknown[0])
-        raise ConfigError(
-            f"api_versions has the unknown key {wrong!r}{meant(wrong, API_VERSIONS)}{_allowed(API_VERSIONS)}"
-        )
-    return {name: str(version) for name, version in (versions or {}).items()}
-
-
 def split_groups(environment: str | None, option: t.Any) -> tuple[str, ...]:
     """Return resource groups from an environment variable (comma separated) or else from the option."""
     names = environment.split(",") if environment else option or []
@@ -140,10 +78,37 @@ def meant(wrong: str, known: t.Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+# Keys that files of azure_rm, and older files of this plugin, have.
+REMOVED = {
+    "lists of Resource Manager are the only source; remove it": (
+        "source verify graph_where placement_groups azure_rm_names api_versions max_wait"
+    ),
+    "name the subscriptions in subscriptions": "management_groups",
+    "set filters or include_host_filters": "query",
+    "set strict": "fail_on_template_errors",
+    "set hostnames: [name]": "plain_host_names",
+    "set groups": "conditional_groups",
+    "set compose": "hostvar_expressions",
+    "set the environment variable REQUESTS_CA_BUNDLE": "cert_validation_mode",
+    "set tenant, client_id and secret, or their environment variables": "profile",
+    "sign in with az login and set auth_source: cli": "ad_user password",
+    "list those machines with azure.azcollection.azure_rm": (
+        "include_arc_resource_groups include_hcivm_resource_groups"
+    ),
+    "it has no effect here; remove it": (
+        "batch_fetch batch_fetch_interval batch_fetch_timeout api_profile log_mode log_path thumbprint "
+        "use_contrib_script_compatible_sanitization"
+    ),
+}
+
+
 def check_keys(keys: t.Iterable[str], known: t.Iterable[str]) -> None:
     """Refuse unknown keys of the inventory file; Ansible itself ignores them."""
     names = set(known)
     for key in keys:
+        instead = next((text for text, gone in REMOVED.items() if key in gone.split()), "")
+        if instead:
+            raise ConfigError(f"{key} is not supported; {instead}")
         if key not in names:
             raise ConfigError(f"the file has the unknown key {key!r}{meant(str(key), names)}")
 
@@ -152,11 +117,6 @@ def fits(name: t.Any, patterns: t.Iterable[str]) -> bool:
     """Return whether a name matches one of some patterns with C(*) and C(?), ignoring case."""
     lowered = str(name).lower()
     return any(fnmatch.fnmatchcase(lowered, pattern.lower()) for pattern in patterns)
-
-
-def is_pattern(name: str) -> bool:
-    """Return whether a name is a pattern; names of resource groups cannot contain these characters."""
-    return any(char in name for char in "*?[")
 
 
 def tag(tags: t.Mapping[str, t.Any], name: str) -> t.Any:

@@ -46,7 +46,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_torchrun": {"_slurm", "_system", "_training"},
 }
 PLUGIN_ROOMS: dict[str, set[str]] = {
-    "_azure": {"module_utils._azure_machine", "module_utils._system"},
+    "_azure": {"module_utils._system"},
     "_azure_cluster": {"_azure", "_catalogue", "_inputs"},
     "_catalogue": set(),
     "_programs": set(),

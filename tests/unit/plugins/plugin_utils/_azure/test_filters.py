@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure import filters
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import ConfigError, check_filters
+from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._azure.settings import check_filters
 
 
 def record(**changes: t.Any) -> dict[str, t.Any]:
@@ -49,20 +49,6 @@ def test_structured_filters(given: dict[str, t.Any], stays: bool) -> None:
 
 def test_a_size_that_is_not_known_does_not_match() -> None:
     assert filters.keep([record(vm_size=None)], check_filters({"vm_sizes": "none"})) == []
-
-
-def test_a_query_picks_records() -> None:
-    one, two = record(), record(name="two", tags={})
-
-    assert filters.select([one, two], "[?tags.role]") == [one]
-    assert filters.select([one, two], "[?starts_with(name, 't')]") == [two]
-    assert filters.select([one, two], None) == [one, two]
-
-
-@pytest.mark.parametrize("query", ["[", "[].name", "name", "length(@)", "nofunction(@)"])
-def test_a_query_that_picks_no_machines_is_refused(query: str) -> None:
-    with pytest.raises(ConfigError, match="query"):
-        filters.select([record()], query)
 
 
 @pytest.mark.parametrize(

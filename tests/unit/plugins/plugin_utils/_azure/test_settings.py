@@ -24,11 +24,6 @@ def test_wrong_filters_are_refused(filters: t.Any, text: str) -> None:
         module.check_filters(filters)
 
 
-def test_wrong_api_versions_are_refused() -> None:
-    with pytest.raises(module.ConfigError, match="'storage'; allowed keys: compute"):
-        module.check_versions({"storage": "1"})
-
-
 @pytest.mark.parametrize(
     ("environment", "option", "expected"),
     [
@@ -46,16 +41,10 @@ def test_resource_groups(environment: str | None, option: t.Any, expected: tuple
 CHANGES: dict[str, t.Any] = {
     "cloud": "AzureChinaCloud",
     "subscriptions": ("x",),
-    "management_groups": ("m",),
     "vm_groups": ("g",),
     "vmss_groups": ("g",),
     "filters": {"names": ("a",)},
-    "graph_where": "x",
-    "source": "arm",
-    "verify": "all",
     "vmss_tags": True,
-    "placement_groups": True,
-    "exact_ids": True,
 }
 
 
@@ -65,15 +54,14 @@ def test_everything_that_shapes_the_answer_is_in_the_key(name: str) -> None:
 
     assert plain.digest(["me"]) != changed.digest(["me"])
     assert plain.digest(["me"]) != plain.digest(["you"])
+    assert set(CHANGES) == {field.name for field in dataclasses.fields(module.Settings)}
 
 
-def test_how_it_is_asked_is_not_in_the_key() -> None:
-    # bound: the plugin's
-    slow = module.Settings(concurrency=1, timeout=1, retries=1, max_wait=1, deadline=1, strict=True)
+def test_a_cache_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = module.Settings().digest(["me"])
+    monkeypatch.setattr(module, "SCHEMA", module.SCHEMA + 1)
 
-    assert slow.digest([]) == module.Settings().digest([])
-    covered = {*CHANGES, "concurrency", "timeout", "retries", "max_wait", "deadline", "strict", "api_versions"}
-    assert {field.name for field in dataclasses.fields(module.Settings)} == covered
+    assert module.Settings().digest(["me"]) != before
 
 
 def test_a_key_that_no_option_has_is_refused_with_the_one_that_was_meant() -> None:
@@ -84,6 +72,8 @@ def test_a_key_that_no_option_has_is_refused_with_the_one_that_was_meant() -> No
         module.check_keys(["include_vmss_resource_group"], ["include_vmss_resource_groups", "plugin"])
     with pytest.raises(module.ConfigError, match=r"'colour'$"):
         module.check_keys(["colour"], ["plugin"])
+    with pytest.raises(module.ConfigError, match="conditional_groups is not supported; set groups"):
+        module.check_keys(["conditional_groups"], ["plugin"])
 
 
 @pytest.mark.parametrize(
