@@ -22,16 +22,13 @@ ENVIRONMENT = {
     "client_id": ("AZURE_CLIENT_ID",),
     "secret": ("AZURE_SECRET", "AZURE_CLIENT_SECRET"),
     "x509_certificate_path": ("AZURE_X509_CERTIFICATE_PATH", "AZURE_CLIENT_CERTIFICATE_PATH"),
-    "thumbprint": ("AZURE_THUMBPRINT",),
     "oidc_token": ("AZURE_FEDERATED_TOKEN",),
     "oidc_token_file_path": ("AZURE_FEDERATED_TOKEN_FILE",),
-    "profile": ("AZURE_PROFILE",),
     "cloud_environment": ("AZURE_CLOUD_ENVIRONMENT",),
     "adfs_authority_url": ("AZURE_ADFS_AUTHORITY_URL",),
-    "cert_validation_mode": ("AZURE_CERT_VALIDATION",),
     "disable_instance_discovery": ("AZURE_DISABLE_INSTANCE_DISCOVERY",),
 }
-_DEFAULTS = {"auth_source": "auto", "cloud_environment": "AzureCloud", "cert_validation_mode": "validate"}
+_DEFAULTS = {"auth_source": "auto", "cloud_environment": "AzureCloud"}
 SPEC: dict[str, t.Any] = {"timeout": {"type": "int", "default": 7200}}
 
 

@@ -1,4 +1,4 @@
-"""The example inventories/azure, with nothing but the edits that docs/azure.md names, against the stand-in."""
+"""The example inventories/azure, with nothing but the edits that docs/azure-cluster.md names, against the stand-in."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def listed(azure: Azure, inventory: Path) -> t.Any:
 
 
 def test_the_documentation_names_every_edit_and_the_files_mark_it() -> None:
-    documented = (ROOT / "docs" / "azure.md").read_text(encoding="utf-8")
+    documented = (ROOT / "docs" / "azure-cluster.md").read_text(encoding="utf-8")
     for name, edits in EDITS.items():
         text = (ROOT / "inventories" / "azure" / name).read_text(encoding="utf-8")
         assert text.count("# EDIT:") == len(edits)

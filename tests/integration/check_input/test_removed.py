@@ -34,6 +34,6 @@ def test_each_removed_variable_is_refused_with_its_replacement(run: Run) -> None
         said = re.sub(r"\s+", " ", output)
 
         assert code == 2
-        lacking = [name for name in part if f"{name}: found a variable that the collection no longer has" not in said]
+        lacking = [name for name in part if f"{name}: found a variable that the collection does not read" not in said]
         assert lacking == []
         assert [gone[name] for name in part if " ".join(gone[name].split())[:40] not in said.replace('\\"', '"')] == []
