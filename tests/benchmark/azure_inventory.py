@@ -10,6 +10,7 @@ the repetitions of C(ansible-inventory --list) with two keyed groups: seconds, p
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import typing as t
@@ -26,7 +27,9 @@ SETS = {"uniform": [[f"u{n}", 50] for n in range(16)], "flexible": [[f"f{n}", 50
 def measured(azure: t.Any, options: dict[str, t.Any], delay: int, expected: int) -> tuple[float, float, int]:
     """Return seconds, processor seconds and requests of one run."""
     azure.setting(delay=delay / 1000)
-    run = azure.inventory(options)
+    file = azure.folder / "azure_rm.yml"
+    file.write_text(json.dumps(options), encoding="utf-8")
+    run = azure.inventory(file)
     found = len(run.listed["_meta"]["hostvars"]) if run.rc == 0 else 0
     if found != expected:
         raise SystemExit(f"{found} of {expected} machines (status {run.rc}):\n{run.err[-2000:]}")
