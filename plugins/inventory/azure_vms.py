@@ -603,8 +603,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Return C(a.b) and C(a.b | default('x', true)) directly, which Jinja does in 0.6 ms for each host."""
         match = _SIMPLE.fullmatch(template) if isinstance(template, str) and not self._jinja_only else None
         found = _looked_up(match[1].split("."), variables) if match else None
-        if match is None or found is None or (found == [] and match[2] is None):
+        if match is None or found is None:
             return super()._compose(template, variables)
+        if not found and match[2] is None:
+            raise AzureError(f"{template} is undefined")
         return match[2] if not found or (match[3] and not found[0]) else found[0]
 
     def _listed_option(self, name: str) -> list[str] | None:
