@@ -250,6 +250,7 @@ cache_timeout: 600
 import json
 import logging
 import os
+import re
 import typing as t
 from pathlib import Path
 
@@ -281,6 +282,7 @@ if t.TYPE_CHECKING:
 
 _SUFFIXES = ("azure_vms.yml", "azure_vms.yaml", "azure_rm.yml", "azure_rm.yaml")
 _RANGES = {"concurrency": (1, 10), "timeout": (1, 3600), "retries": (0, 100), "deadline": (1, 86400)}
+_SIMPLE = re.compile(r"([a-z]\w*(?:\.\w+)*)(?: *\| *default\('([^'\\]*)'(, *true)?\))?")
 _SIGN_IN = (
     "auth_source",
     "tenant",
@@ -305,6 +307,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         super().__init__()
         self._data: t.Any = None
         self._strict = False
+        self._jinja_only = False
         self._redact = client.Redactor()
         self._left_to_controller: dict[str, list[str]] = {}
         self._cache_key = ""
@@ -335,6 +338,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             if not least <= self.get_option(name) <= most:
                 raise ConfigError(f"{name} is {self.get_option(name)}; allowed: {least} to {most}")
         self._strict = bool(self.get_option("strict"))
+        self._jinja_only = bool(self.get_option("use_extra_vars"))
 
     def _settings(self, caller: Record) -> Settings:
         get = self.get_option
@@ -596,8 +600,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return None
 
     def _compose(self, template: t.Any, variables: Record, disable_lookups: t.Any = ...) -> t.Any:  # noqa: ARG002
-        """Return a plain variable directly; Jinja evaluates everything else."""
-        return variables[template] if template in variables else super()._compose(template, variables)
+        """Return C(a.b) and C(a.b | default('x', true)) directly, which Jinja does in 0.6 ms for each host."""
+        match = _SIMPLE.fullmatch(template) if isinstance(template, str) and not self._jinja_only else None
+        found = _looked_up(match[1].split("."), variables) if match else None
+        if match is None or found is None:
+            return super()._compose(template, variables)
+        if not found and match[2] is None:
+            raise AzureError(f"{template} is undefined")
+        return match[2] if not found or (match[3] and not found[0]) else found[0]
 
     def _listed_option(self, name: str) -> list[str] | None:
         value = self.get_option(name)
@@ -611,6 +621,16 @@ def _silence_libraries() -> None:
         logger.propagate = False
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())
+
+
+def _looked_up(path: list[str], variables: Record) -> list[t.Any] | None:
+    """Return a list with the value; an empty one if only the last name is missing, and None if Jinja must decide."""
+    value: t.Any = variables
+    for name in path[:-1]:
+        value = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(value, dict) or hasattr(dict, path[-1]) or (len(path) == 1 and path[0] not in value):
+        return None
+    return [value[path[-1]]] if path[-1] in value else []
 
 
 def _groups(variable: str, option: t.Any) -> tuple[str, ...]:

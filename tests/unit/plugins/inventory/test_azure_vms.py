@@ -397,3 +397,31 @@ def test_files_are_known_by_their_names(tmp_path: Path, name: str) -> None:
     assert Plugin({}, []).verify_file(str(file))
     assert not Plugin({}, []).verify_file(str(file) + "l")
     assert not Plugin({}, []).verify_file(str(tmp_path / "other.yml"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("azure_vm_size", "Standard_D4s_v5"),
+        ("tags.owner", "x"),
+        ("tags.gone | default('none')", "none"),
+        ("tags.empty | default('none')", ""),
+        ("tags.empty | default('none', true)", "none"),
+        ("tags.gone.deeper | default('none')", "none"),
+        ("tags.items | default('none')", "not the tag"),
+        ("gone | default('none')", "none"),
+        ("true", True),
+    ],
+)
+def test_a_short_expression_has_the_value_that_jinja_gives(expression: str, expected: t.Any) -> None:
+    records = [machine("a", {"owner": "x", "empty": "", "items": "y"})]
+
+    found = [
+        run([dict(one) for one in records], compose={"found": expression}, use_extra_vars=jinja)[0].hosts["a"].vars
+        for jinja in (False, True)
+    ]
+
+    if expected != "not the tag":
+        assert [one.get("found") for one in found] == [expected, expected]
+    else:
+        assert found[0].get("found") != "y"
