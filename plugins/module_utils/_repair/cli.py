@@ -16,13 +16,12 @@ import typing as t
 import urllib.request
 from pathlib import Path
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._elastic.cloud import ElasticError, read_config
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import steady
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.bounded_run import feeding_runner
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.plain_shell import forget_habits
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system.trusted_directory import trusted
 
-from . import azure, journal, ladder, plan, slurm
+from . import journal, ladder, plan, slurm
 from .loop import Repair
 from .world import Waiting, World, address
 
@@ -54,20 +53,12 @@ def post(url: str, ticket: Mapping[str, t.Any]) -> str:
         return f"{url}: {exc}"
 
 
-def machines(options: Mapping[str, t.Any]) -> azure.Machines:
-    """Return the machines of the cluster in Azure."""
-    return azure.Machines(azure.client_of(options), options, time.monotonic, time.sleep)
-
-
 def read_settings(text: str, mode: str = "") -> plan.Settings:
     """Return the configuration; raise SettingsError if it is not usable."""
     try:
         found = json.loads(text)
         settings = plan.Settings(**{**found, "mode": mode or found["mode"]})
         ladder.check_rules(settings.rules)
-        missing = [name for name in azure.OPTIONS if settings.azure and name not in settings.azure]
-        if missing:
-            raise ValueError(f"azure has no {missing[0]}")
     except (ValueError, KeyError, TypeError, ladder.LadderError) as exc:
         raise plan.SettingsError(f"the configuration is not usable: {exc}") from None
     if settings.mode not in plan.MODES:
@@ -77,14 +68,13 @@ def read_settings(text: str, mode: str = "") -> plan.Settings:
 
 
 def elastic_nodes(path: str) -> tuple[str, ...]:
-    """Return the nodes of elastic sets, from the configuration of gpucluster-elastic; none without one."""
+    """Return the nodes of the configuration of gpucluster-elastic; none without one."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        return tuple(node for one in read_config(text, path).sets for node in one.nodes)
+        return tuple(json.loads(Path(path).read_text(encoding="utf-8"))["nodes"])
     except FileNotFoundError:
         return ()
-    except ElasticError as exc:
-        raise plan.SettingsError(str(exc)) from None
+    except (ValueError, KeyError, TypeError) as exc:
+        raise plan.SettingsError(f"{path} is not usable: {exc}") from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -99,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         repair = Repair(
             settings,
             cluster,
-            World(run, time.time, steady.seconds, steady.boot, time.sleep, post, machines, address),
+            World(run, time.time, steady.seconds, steady.boot, time.sleep, post, address),
             _say,
         )
         if options.command in ("status", "history"):
@@ -120,9 +110,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _change(options: argparse.Namespace, settings: plan.Settings, repair: Repair) -> int:
-    if options.command in ("retry", "spare"):
+    if options.command == "retry":
         with journal.alone(settings.directory, _PATIENCE):
-            _say(repair.retry(options.node) if options.command == "retry" else repair.spare(options.node))
+            _say(repair.retry(options.node))
         return 0
     if options.command == "stop":
         with journal.alone(settings.directory, _PATIENCE):
@@ -162,7 +152,8 @@ def _show(options: argparse.Namespace, settings: plan.Settings, repair: Repair) 
 def _described(case: journal.Case, settings: plan.Settings) -> dict[str, t.Any]:
     found = case._asdict()
     found.pop("begun_with")
-    return {**found, "tried": [one._asdict() for one in case.tried], "steps": plan.steps(case, settings)}
+    steps = ladder.plan(case.reason, settings.rules).steps
+    return {**found, "tried": [one._asdict() for one in case.tried], "steps": list(steps)}
 
 
 def _time(seconds: float) -> str:
@@ -183,8 +174,6 @@ def _parser() -> argparse.ArgumentParser:
     history.add_argument("node", nargs="?", default="", help="only this node")
     retry = commands.add_parser("retry", help="let a node that was given up begin again")
     retry.add_argument("node")
-    spare = commands.add_parser("spare", help="make an idle or mended node a spare, and return it to service")
-    spare.add_argument("node")
     commands.add_parser("stop", help="end all repairs, before the program is removed; the nodes stay drained")
     return parser
 

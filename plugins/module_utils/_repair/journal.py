@@ -53,7 +53,6 @@ class Case(t.NamedTuple):
     begun: str = ""  # the step that an interrupted run had begun
     begun_with: Event = {}  # noqa: RUF012 - a tuple cannot change
     state: str = CLAIMED
-    stand_in: str = ""  # the spare that is in service for this node, also from an earlier case
 
     @property
     def open(self) -> bool:
@@ -115,9 +114,7 @@ def cases(events: Sequence[Event]) -> dict[str, Case]:
     for event in events:
         node = event["node"]
         if event["event"] == CLAIMED:
-            stand_in = found[node].stand_in if node in found else ""
-            case = Case(node, event["case"], event.get("reason", ""), event["time"], event.get("mode", "act"))
-            found[node] = case._replace(stand_in=stand_in)
+            found[node] = Case(node, event["case"], event.get("reason", ""), event["time"], event.get("mode", "act"))
         elif node in found and found[node].id == event["case"]:
             found[node] = _after(found[node], event)
     return found
@@ -134,13 +131,10 @@ def _after(case: Case, event: Event) -> Case:
         return case._replace(begun=step, begun_with=event)
     if what == END:
         tried = Tried(step, bool(event.get("ok")), str(event.get("text", "")), event["time"])
-        stand_in = str(event.get("stand_in", case.stand_in))
-        return case._replace(begun="", begun_with={}, tried=(*case.tried, tried), stand_in=stand_in)
+        return case._replace(begun="", begun_with={}, tried=(*case.tried, tried))
     if what not in ENDS:
         return case
-    back = what == RETURNED or (what == RELEASED and event.get("text") != RETRY)
-    mode = str(event.get("mode", case.mode))
-    return case._replace(state=what, begun="", mode=mode, stand_in="" if back else case.stand_in)
+    return case._replace(state=what, begun="", mode=str(event.get("mode", case.mode)))
 
 
 @contextlib.contextmanager

@@ -17,11 +17,9 @@ if t.TYPE_CHECKING:
 
     Rule = Mapping[str, t.Any]
 
-# From the smallest step to the largest. For those of the last row, the site says who does them.
-SERVICE, GPU_RESET, REBOOT = "service", "gpu_reset", "reboot"
-REPLACE = "replace"
-EXTERNAL = ("redeploy", "reimage", REPLACE)
-ORDER = (SERVICE, GPU_RESET, REBOOT, *EXTERNAL)
+# From the smallest step to the largest.
+ORDER = SERVICE, GPU_RESET, REBOOT = "service", "gpu_reset", "reboot"
+_ALLOWED = "service NAME, gpu_reset and reboot; no step at all means that the node needs a person"
 PREFIX = "Resource.Hpc.Unhealthy."
 _FOUND = re.compile(r"\bfound (.*?)(?=; |$)")
 _XID = re.compile(r"\bXid (\d+)")
@@ -69,6 +67,9 @@ def check_rules(rules: Sequence[Rule]) -> None:
             wrong = [name for name, kind in names.items() if not isinstance(rule.get(name), kind)]
             if wrong:
                 raise LadderError(f"rule {number} has no usable {', '.join(wrong)}")
+            strange = [step for step in rule["steps"] if step.partition(" ")[0] not in ORDER]
+            if strange:
+                raise LadderError(f"rule {number}: found the step {strange[0]!r}; allowed: {_ALLOWED}")
             ranks = [rank(step) for step in rule["steps"]]
             re.compile(rule.get("match", ""))
         except (ValueError, AttributeError, re.error) as exc:

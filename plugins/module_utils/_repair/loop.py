@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
 
-from . import journal, ladder, plan, replace, slurm
+from . import journal, ladder, plan, slurm
 from .steps import Steps
 from .world import Waiting, World
 
@@ -59,23 +59,9 @@ class Repair:
         now = self._slurm.node(node)
         if not case or case.state != journal.OUT or not now.mine:
             return f"{node} is not a node that this program has given up"
-        if now.off:
-            return f"{node} has no machine; scontrol update NodeName={node} State=RESUME lets the next job start one"
         self._journal.add(node, case.id, journal.RELEASED, text=journal.RETRY)
         self._slurm.drain(node, case.reason)
         return f"{node} begins again: {case.reason}"
-
-    def spare(self, name: str) -> str:
-        """Make an idle or drained node a spare, and return it to service; return what was done."""
-        now, case, pool = self._slurm.node(name), self.cases().get(name), self._settings.spares
-        if not pool:
-            return "the site has no spares: repair_spares is empty"
-        if (case and case.open) or self._slurm.owner(name) or now.cloud or not (now.answers and now.rests):
-            return f"{name} cannot be a spare: {'+'.join(sorted(now.flags))}, {now.reason or 'no reason'}"
-        self._slurm.add_member(pool, name)
-        if now.drained:
-            self._slurm.resume(name)
-        return f"{name} is a spare of {pool}"
 
     def stop(self) -> None:
         """End all repairs: each node stays drained with its first reason, and has neither a job nor a reservation."""
@@ -157,8 +143,7 @@ class Repair:
             return
         done = steps.do(step)
         self._say(f"{case.node}: {step}{'' if done.ok else ' failed'}: {done.text}")
-        more = {"stand_in": steps.spare} if step == plan.SWAP and done.ok else {}
-        self._journal.add(case.node, case.id, journal.END, step=step, ok=done.ok, text=done.text, **more)
+        self._journal.add(case.node, case.id, journal.END, step=step, ok=done.ok, text=done.text)
         if step == plan.CLAIM and not done.ok:
             self._journal.add(case.node, case.id, journal.HANDED_OVER, text=done.text)
         if step == plan.RETURN and done.ok:
@@ -171,12 +156,17 @@ class Repair:
             return
         person = self._person(case)
         days = f"{self._settings.returns_days:g}"
-        text = f"replaced by {case.stand_in}" if case.stand_in else "needs a person"
-        text = f"{text}, {self._settings.returns_max} returns in {days} days" if person else text
-        text = f"{text}, tried {plan.tried(case)}"
+        text = f"needs a person, {self._settings.returns_max} returns in {days} days" if person else "needs a person"
+        text = f"{text}, tried {plan.tried(case)}; when mended, '{self._command(case, person)}'"
         steps.end(step, text)
         self._journal.add(case.node, case.id, journal.OUT, text=text)
         self._say(f"{case.node} stays drained: {text}")
+
+    def _command(self, case: journal.Case, person: bool) -> str:
+        """Return what a person types when the node is mended; nothing begins again without a step of the ladder."""
+        if person or not ladder.plan(case.reason, self._settings.rules).steps:
+            return f"scontrol update NodeName={case.node} State=RESUME"
+        return f"gpucluster-repair retry {case.node}"
 
     def _steps(self, case: journal.Case) -> Steps:
         busy = [one.node for one in self.cases().values() if one.open]
@@ -209,9 +199,6 @@ class Repair:
             return True  # the health check has drained the node again, with its own reason
         if case.begun == plan.RETURN:
             return not now.drained
-        if plan.by_set(case.begun, case.node, self._settings):
-            ours = replace.powered(now, case.begun_with.get("boot", ""))
-            return ours and self._slurm.owner(case.node) == case.id
         holding = case.begun in _HOLDING or case.begun.startswith(ladder.SERVICE)
         # The node is resumed only for the moment in which the job of the step starts.
         undrained = not now.drained or bool(marker.named(now.reason))

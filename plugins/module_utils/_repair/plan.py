@@ -19,7 +19,6 @@ if t.TYPE_CHECKING:
 # Each mode does what the ones before it do.
 MODES = ("observe", "capture", "propose", "act")
 CLAIM, CAPTURE, HEALTH, PAIR, RETURN, OUT, PARK = "claim", "capture", "health", "pair", "return", "out", "park"
-SPARE, SWAP = "spare", "swap"  # choose a spare for a node that stays drained, and give it to the jobs
 _CAPTURES = 3  # failed captures after which the node stays drained
 NOT_RUN = "not run:"
 _LONGEST = 240
@@ -32,19 +31,15 @@ class Settings(t.NamedTuple):
     max_nodes: str  # a number, or a share such as 5%
     directory: str
     rules: Sequence[Mapping[str, t.Any]]
-    commands: Mapping[str, Sequence[str]]
     check_set: str = "fast"
     pair: bool = True
     pair_command: Sequence[str] = ()
     pair_wait_minutes: float = 60
     reboot_minutes: float = 30
-    command_minutes: float = 30
     returns_max: int = 3
     returns_days: float = 7
     webhook: str = ""
-    azure: Mapping[str, t.Any] = {}
-    spares: str = ""  # reservation of the spares
-    elastic: Sequence[str] = ()  # nodes of elastic sets
+    elastic: Sequence[str] = ()  # elastic nodes
 
 
 class SettingsError(Exception):
@@ -63,22 +58,8 @@ def limit(text: str, nodes: int) -> int:
     return max(1, int(nodes * value / 100) if share.endswith("%") else int(value))
 
 
-def steps(case: journal.Case, settings: Settings) -> list[str]:
-    """Return the steps of the ladder that this site can take."""
-    found = ladder.plan(case.reason, settings.rules).steps
-    able = {*settings.azure.get("steps", ()), *(step for step, command in settings.commands.items() if command)}
-    taken = [step for step in found if step not in ladder.EXTERNAL or step in able or by_set(step, case.node, settings)]
-    # A case has one spare, and so has a node that was tried again meanwhile.
-    return [*taken, SPARE] if ladder.REPLACE in found and settings.spares and not case.stand_in else taken
-
-
-def by_set(step: str, node: str, settings: Settings) -> bool:
-    """Return whether the elastic set of a node does a step; a command of the site comes first."""
-    return step == ladder.REPLACE and node in settings.elastic and not settings.commands.get(step)
-
-
 def known(node: states.Node, settings: Settings) -> bool:
-    """Return whether the program may use a node: of those with power saving, only the nodes of elastic sets."""
+    """Return whether the program may use a node: of those with power saving, only the elastic ones."""
     return not node.cloud or node.name in settings.elastic
 
 
@@ -91,8 +72,6 @@ def next_step(case: journal.Case, settings: Settings, person: bool) -> str:
     """Return the next step of a case. I(person) means that the node needs a person, whatever the ladder says."""
     if case.begun:
         return case.begun
-    if case.tried and case.tried[-1].step == SWAP:
-        return OUT
     first = _first_steps(case, settings)
     if first:
         return first
@@ -100,7 +79,7 @@ def next_step(case: journal.Case, settings: Settings, person: bool) -> str:
     if last.step in (HEALTH, PAIR, RETURN):
         return _after_validation(case, last, settings)
     if last.ok and last.step != CAPTURE:
-        return SWAP if last.step == SPARE else HEALTH
+        return HEALTH
     return OUT if person else _next_rung(case, settings)
 
 
@@ -129,7 +108,8 @@ def _after_validation(case: journal.Case, last: journal.Tried, settings: Setting
 
 def _next_rung(case: journal.Case, settings: Settings) -> str:
     tried = {one.step for one in case.tried}
-    return next((step for step in steps(case, settings) if step not in tried), OUT)
+    steps = ladder.plan(case.reason, settings.rules).steps
+    return next((step for step in steps if step not in tried), OUT)
 
 
 def tried(case: journal.Case) -> str:
@@ -137,8 +117,7 @@ def tried(case: journal.Case) -> str:
     done = [
         one
         for one in case.tried
-        if one.step in (*ladder.EXTERNAL, ladder.GPU_RESET, ladder.REBOOT, HEALTH, PAIR, SPARE)
-        or one.step.startswith(ladder.SERVICE)
+        if one.step in (ladder.GPU_RESET, ladder.REBOOT, HEALTH, PAIR) or one.step.startswith(ladder.SERVICE)
     ]
     return ", ".join(f"{one.step}{'' if one.ok else ' failed'}" for one in done) or "nothing"
 

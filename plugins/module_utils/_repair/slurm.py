@@ -112,39 +112,9 @@ class Slurm:
         if self.owner(node):
             self._call("scontrol", "delete", f"ReservationName={reservation(node)}")
 
-    def held(self, case: str) -> set[str]:
-        """Return the nodes that a case has reserved."""
-        text = self._call("scontrol", "show", "reservation")
-        found = (one for one in re.split(r"^(?=ReservationName=)", text, flags=re.MULTILINE) if one.strip())
-        names = [field(one, "ReservationName") for one in found if field(one, "Comment") == case]
-        return {name[len(_CLAIM) :] for name in names if name.startswith(_CLAIM)}
-
-    def members(self, name: str) -> set[str]:
-        """Return the nodes of a reservation; none if there is no such reservation."""
-        nodes = field(self._reservation(name), "Nodes").replace("(null)", "")
-        return set(self._call("scontrol", "show", "hostnames", nodes).split()) if nodes else set()
-
-    def remove_member(self, name: str, node: str, last: bool) -> None:
-        """Remove a node from a reservation. Slurm has no reservation without nodes, so it goes with its last one."""
-        if last:
-            self._call("scontrol", "delete", f"ReservationName={name}")
-        else:
-            self._call("scontrol", "update", f"ReservationName={name}", f"Nodes-={node}")
-
-    def add_member(self, name: str, node: str) -> None:
-        """Add a node to the reservation of the spares, and make this reservation if it is the first one."""
-        if node in self.members(name):
-            return
-        if self._reservation(name):
-            self._call("scontrol", "update", f"ReservationName={name}", f"Nodes+={node}")
-            return
-        words = ("Users=root", "StartTime=now", "Duration=UNLIMITED", "Flags=IGNORE_JOBS")
-        self._call("scontrol", "create", "reservation", f"ReservationName={name}", f"Nodes={node}", *words)
-
-    def power(self, node: str, state: str) -> None:
-        """Let power saving take the machine of a node without jobs, or make one: POWER_DOWN, POWER_UP."""
-        # Not POWER_DOWN_FORCE, which ends jobs. POWER_DOWN_ASAP would drain the node, and this one is drained.
-        self._call("scontrol", "update", f"NodeName={node}", f"State={state}")
+    def start(self, node: str) -> None:
+        """Let power saving start the machine of a node."""
+        self._call("scontrol", "update", f"NodeName={node}", "State=POWER_UP")
 
     def drain(self, node: str, reason: str) -> None:
         """Drain a node, or change the reason of its drain."""

@@ -19,7 +19,6 @@ _FIELD = r"\b{}=(\S+)"
 _AWAY = {"REBOOT_ISSUED", "REBOOT_REQUESTED", "REBOOT"}
 _NEVER = {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"}
 _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
-_RESERVED = {"RESERVED", "MAINTENANCE", "MAINT"}
 
 
 class Node(t.NamedTuple):
@@ -33,9 +32,6 @@ class Node(t.NamedTuple):
     gpus: int = 0
     partition: str = ""
     address: str = ""
-    partitions: frozenset[str] = frozenset()
-    gres: str = ""
-    features: frozenset[str] = frozenset()
 
     @property
     def drained(self) -> bool:
@@ -73,16 +69,6 @@ class Node(t.NamedTuple):
         return self.answers and self.flags - {"CLOUD"} == {"IDLE"}
 
     @property
-    def idle(self) -> bool:
-        """Return whether the node is in service and idle, in a reservation or not."""
-        return self.answers and self.flags - _RESERVED == {"IDLE"}
-
-    @property
-    def rests(self) -> bool:
-        """Return whether the node has no job, in service or drained."""
-        return self.flags - _RESERVED - {"DRAIN"} == {"IDLE"}
-
-    @property
     def busy(self) -> bool:
         """Return whether the node has a job."""
         return bool(self.flags & _BUSY)
@@ -96,11 +82,6 @@ class Node(t.NamedTuple):
     def starting(self) -> bool:
         """Return whether power saving starts the machine of the node."""
         return bool(self.flags & {"POWER_UP", "POWERING_UP"})
-
-    @property
-    def off(self) -> bool:
-        """Return whether power saving has taken the machine of the node."""
-        return "POWERED_DOWN" in self.flags
 
 
 def parse(text: str) -> list[Node]:
@@ -120,14 +101,7 @@ def _node(block: str) -> Node:
         sum(int(count) for count in re.findall(r"gpu(?::[^:(,\s]+)?:(\d+)", field(block, "Gres"))),
         field(block, "Partitions").partition(",")[0],
         field(block, "NodeAddr"),
-        _words(block, "Partitions"),
-        re.sub(r"\(S:[^)]*\)", "", field(block, "Gres")),  # the sockets of a GPU are no matter of jobs
-        _words(block, "AvailableFeatures"),
     )
-
-
-def _words(block: str, name: str) -> frozenset[str]:
-    return frozenset(field(block, name).split(",")) - {"", "(null)"}
 
 
 def field(block: str, name: str) -> str:

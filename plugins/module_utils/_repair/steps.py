@@ -13,11 +13,10 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import AzureError
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._health import marker
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._system import whole_file
 
-from . import journal, ladder, node, plan, replace, slurm, states
+from . import journal, ladder, node, plan, slurm, states
 from .world import Done, Waiting, World, free, short
 
 if t.TYPE_CHECKING:
@@ -52,12 +51,8 @@ class Steps:
             plan.RETURN: self._return,
             ladder.GPU_RESET: self._gpu_reset,
             ladder.REBOOT: self._reboot,
-            plan.SPARE: self._spares().choose,
-            plan.SWAP: self._swap,
         }
-        if step in known:
-            return known[step]()
-        return self._service(step.partition(" ")[2]) if step.startswith(ladder.SERVICE) else self._external(step)
+        return known[step]() if step in known else self._service(step.partition(" ")[2])
 
     def end(self, step: str, text: str) -> None:
         """Leave the node drained with a reason, and give up the job and the reservation."""
@@ -69,10 +64,10 @@ class Steps:
         self.let_go()
 
     def let_go(self) -> None:
-        """Give up jobs and reservations of the case, also those of a spare; leave the state of nodes as it is."""
-        for name in self._slurm.held(self._case.id):
-            self._slurm.cancel(name)
-            self._slurm.release(name)
+        """Give up job and reservation of the case; leave the state of the node as it is."""
+        if self._slurm.owner(self._case.node) == self._case.id:
+            self._slurm.cancel(self._case.node)
+            self._slurm.release(self._case.node)
 
     def _claim(self) -> Done:
         owner = self._slurm.reserve(self._case.node, self._case.id)
@@ -125,64 +120,6 @@ class Steps:
             self._free()
             self._slurm.reboot(self._case.node, self._reason("reboot"))
         raise Waiting("the reboot")
-
-    def _external(self, step: str) -> Done:
-        if plan.by_set(step, self._case.node, self._settings):
-            return self._new_machine()
-        self._free()
-        return self._command(step) if self._settings.commands.get(step) else self._azure(step)
-
-    def _new_machine(self) -> Done:
-        """Let the elastic set of the node replace its machine. The new one has another boot time."""
-        now, before = self._now(), self._case.begun_with.get("boot", "")
-        minutes = self._settings.command_minutes + self._settings.reboot_minutes
-        wanted, state = replace.power(now, before), f"{'+'.join(sorted(now.flags))} {now.reason}"
-        late = self._waited() > minutes * 60
-        if wanted == replace.WAIT and not late:
-            raise Waiting(f"a new machine: {state}")
-        self._free()
-        if not now.mine:  # Slurm has ended the drain
-            self._mark("replace")
-        if wanted == replace.DONE:
-            return Done(True, f"new machine, booted at {now.boot}")
-        if late:
-            return Done(False, short(f"no new machine in {minutes:g} minutes: {state}"))
-        self._slurm.power(self._case.node, wanted)
-        raise Waiting("a new machine")
-
-    def _spares(self) -> replace.Spares:
-        return replace.Spares(self._settings.spares, self._case, self._slurm, self._world, self._settings.check_set)
-
-    @property
-    def spare(self) -> str:
-        """Return the name of the chosen spare."""
-        chosen = self._case.ended(plan.SPARE)
-        return chosen.text if chosen and chosen.ok else ""
-
-    def _swap(self) -> Done:
-        return self._spares().hand_over(self.spare)
-
-    def _azure(self, step: str) -> Done:
-        """Let Azure do a step. After an interruption it is done again, because Azure does not say who began it."""
-        name, seconds = self._case.node, self._settings.command_minutes * 60
-        try:
-            machines = self._world.azure(self._settings.azure)
-            return Done(True, machines.do(step, self._now().address or name, seconds))
-        except AzureError as exc:
-            return Done(False, short(str(exc)))
-
-    def _command(self, step: str) -> Done:
-        found = ladder.plan(self._case.reason, self._settings.rules)
-        environment = {
-            "GPUCLUSTER_NODE": self._case.node,
-            "GPUCLUSTER_CASE": self._case.id,
-            "GPUCLUSTER_STEP": step,
-            "GPUCLUSTER_REASON": self._case.reason,
-            "GPUCLUSTER_CATEGORIES": " ".join(found.categories),
-        }
-        seconds = self._settings.command_minutes * 60
-        code, out, err = self._world.run(list(self._settings.commands[step]), seconds, environment)
-        return Done(code == 0, short(err or out) or f"exit status {code}")
 
     def _health(self) -> Done:
         """Check the node again, also with the checks that the drain named if the set does not have them."""
@@ -243,7 +180,7 @@ class Steps:
         elastic = [one for one in peers if one.name in self._settings.elastic]
         resting = [one.name for one in elastic if one.flags == {"IDLE", "CLOUD", "POWERED_DOWN"}]
         if resting and not any(one.starting or one.free for one in peers):
-            self._slurm.power(resting[0], replace.ON)
+            self._slurm.start(resting[0])
 
     def _return(self) -> Done:
         """Return the node to service while its reservation still keeps jobs away, then delete the reservation."""
@@ -318,7 +255,6 @@ class Steps:
             "capture": captured.text if captured else "",
             "categories": list(found.categories),
             "steps": list(found.steps),
-            "replaced_by": self._case.stand_in,
         }
         path = Path(self._settings.directory) / "tickets" / f"{self._case.id}.json"
         write(path, f"{json.dumps(ticket, indent=1)}\n".encode())

@@ -13,7 +13,7 @@ import typing as t
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from . import azure, slurm
+    from . import slurm
 
 _JOB_END_SECONDS = 20
 _LONGEST = 200
@@ -39,7 +39,6 @@ class World(t.NamedTuple):
     boot: Callable[[], str]  # the ID of this boot of this machine
     pause: Callable[[float], None]
     post: Callable[[str, Mapping[str, t.Any]], str]  # sends a ticket to a URL; returns an error or nothing
-    azure: Callable[[Mapping[str, t.Any]], azure.Machines]
     address: Callable[[str], str]  # of a node; nodes need not know the names of others
 
 

@@ -11,6 +11,7 @@ import re
 import typing as t
 
 from ansible_collections.hpcai.gpucluster.plugins.module_utils._accounts import lists
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import ladder
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._catalogue import records
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs import enroot_checks, rules, storage_checks
 from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._inputs.types import is_true, problem
@@ -23,9 +24,6 @@ if t.TYPE_CHECKING:
     Values = Mapping[str, t.Any]
 
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", re.IGNORECASE)
-# A name of a reservation of Slurm that is no word of scontrol; those of nodes in repair have their own.
-_RESERVATION = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,63})?")
-_OF_REPAIR = "gpucluster_repair_"
 
 
 class Applied(t.NamedTuple):
@@ -122,18 +120,12 @@ def _health(values: Values) -> list[str]:
 
 
 def _repair(values: Values) -> list[str]:
-    """Refuse steps of Azure without the place of the machines, and a name that no reservation can have."""
-    faults = []
-    place = values.get("repair_azure") or {}
-    missing = [name for name in ("subscription_id", "resource_group") if not place.get(name)]
-    if missing and values.get("repair_azure_steps"):
-        allowed = "allowed with repair_azure_steps: both, here or in azure_cluster"
-        faults.append(f"repair_azure: found no {', '.join(missing)}; {allowed}")
-    spares = values.get("repair_spares") or ""
-    if not _RESERVATION.fullmatch(spares) or spares.startswith(_OF_REPAIR):
-        allowed = f"a letter, then at most 63 letters, digits, _, - and ., but not {_OF_REPAIR} first; or nothing"
-        faults.append(problem("repair_spares", spares, allowed))
-    return faults
+    """Refuse rules that gpucluster-repair would refuse on the controller, such as a step that it has not."""
+    try:
+        ladder.check_rules(values.get("repair_ladder") or [])
+    except ladder.LadderError as exc:
+        return [f"repair_ladder: {exc}"]
+    return []
 
 
 _OWN: dict[str, Callable[[Values], list[str]]] = {

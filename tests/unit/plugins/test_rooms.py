@@ -38,7 +38,7 @@ MODULE_ROOMS: dict[str, set[str]] = {
     "_slurm": {"_system"},
     "_health": {"_hardware", "_nccl", "_nvidia", "_system"},
     "_elastic": {"_system"},
-    "_repair": {"_azure_machine", "_elastic", "_health", "_system"},
+    "_repair": {"_health", "_system"},
     "_backup": {"_system"},
     "_software": set(),
     "_monitoring": {"_health", "_nvidia", "_slurm", "_system", "_torchrun"},
@@ -56,6 +56,7 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_inputs": {
         *("_catalogue", "_health", "_slurm", "_validation"),
         *(f"module_utils.{name}" for name in ("_accounts", "_enroot", "_nccl", "_slurm", "_storage", "_system")),
+        "module_utils._repair",
     },
     "_training": {"_catalogue", "module_utils._training"},
     "_validation": {

@@ -11,16 +11,7 @@ import json
 import tarfile
 import typing as t
 
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._azure_machine.client import AzureError
-from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import (
-    azure,
-    journal,
-    loop,
-    node,
-    plan,
-    slurm,
-    world,
-)
+from ansible_collections.hpcai.gpucluster.plugins.module_utils._repair import journal, loop, node, plan, slurm, world
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -28,11 +19,10 @@ if t.TYPE_CHECKING:
 FAULT = "NHC: gpu_count: expected 8 GPUs, found 7: 00000001:00:00.0"
 RULES = [
     {"check": "gpu_persistence", "steps": ["service nvidia-persistenced", "reboot"], "category": "G", "source": "s"},
-    {"check": "gpu_count", "steps": ["gpu_reset", "reboot", "replace"], "category": "M", "source": "s"},
+    {"check": "gpu_count", "steps": ["gpu_reset", "reboot"], "category": "M", "source": "s"},
     {"check": "nhc", "steps": [], "category": "G", "source": "s"},
 ]
 WEEK = 7 * 86400
-POOL = "spares"  # the reservation of the spares
 
 
 class Killed(BaseException):
@@ -50,8 +40,6 @@ class Machine:
         self.answers = True
         self.cured_by = ""  # the step that repairs the fault; empty is a healthy node, "nothing" is beyond repair
         self.partition = "gpu"
-        self.gres = "gpu:h100:8"
-        self.features = "(null)"
 
     @property
     def sick(self) -> bool:
@@ -63,8 +51,7 @@ class Machine:
         state += "" if self.answers else "*"
         reason = f"   Reason={self.reason} [root@2026-11-22T18:00:00]\n" if self.reason else ""
         return (
-            f"NodeName={self.name} Arch=x86_64 CoresPerSocket=4\n   AvailableFeatures={self.features}\n"
-            f"   Gres={self.gres}(S:0-1)\n"
+            f"NodeName={self.name} Arch=x86_64 CoresPerSocket=4\n   Gres=gpu:h100:8(S:0-1)\n"
             f"   NodeAddr={self.name} NodeHostName={self.name}\n   State={state} ThreadsPerCore=1\n"
             f"   Partitions={self.partition},all\n   BootTime={self.boot} SlurmdStartTime=x\n"
             f"   CurrentWatts=0 AveWatts=0\n   \n{reason}\n"
@@ -79,9 +66,6 @@ class FakeSlurm:
         directory.mkdir(exist_ok=True)
         self.machines = {name: Machine(name) for name in names}
         self.reserved: dict[str, str] = {}
-        self.pool: set[str] = set()
-        self.capacity = True  # whether the cloud has machines
-        self.swapped: list[str] = []
         self.jobs: dict[str, tuple[str, list[str]]] = {}
         self.inside: dict[str, str] = {}  # reservation of each job of root
         self.secrets: list[t.Mapping[str, str]] = []  # environment of each test over two nodes
@@ -90,7 +74,6 @@ class FakeSlurm:
         self.ahead = 0.0  # seconds by which the controller's time of day is wrong
         self.log: list[str] = []
         self.posts: list[t.Mapping[str, t.Any]] = []
-        self.azure_refuses = ""
         self.returned: list[str] = []
         self.calls = 0
         self.kill_at = 0  # the call that kills the program, counted from 1
@@ -99,6 +82,7 @@ class FakeSlurm:
         self.pair_works = True
         self.capture_works = True
         self.short: set[str] = set()  # nodes that the list of all nodes lacks
+        self.stale: set[str] = set()  # nodes whose state does not show their jobs
         self.blind = False  # whether the list of jobs is empty
 
     def sicken(self, name: str, cured_by: str, reason: str = FAULT) -> None:
@@ -119,97 +103,54 @@ class FakeSlurm:
             # Nodes need not know the names of others.
             assert all(word.startswith("ip-") for word in args[-3:-1]), args[-3:]
             self.secrets.append(environment)
-        answer = self._answer(list(args), environment or {})
+        answer = self._answer(list(args))
         if self.calls == self.kill_at:
             self.dead = True
             raise Killed
         return answer
 
-    def _answer(self, args: list[str], environment: t.Mapping[str, str]) -> tuple[int, str, str]:
+    def _answer(self, args: list[str]) -> tuple[int, str, str]:
         known = {
             "scontrol show node": self._show_node,
             "scontrol create reservation": self._reserve,
             "scontrol show reservation": self._show_reservation,
-            "scontrol show hostnames": lambda words: (0, "\n".join(words[3].split(",")), ""),
             "scontrol reboot": self._reboot,
-            "scontrol update": self._update if args[2:] and args[2].startswith("NodeName=") else self._update_pool,
+            "scontrol update": self._update,
             "scontrol delete": self._delete,
             "squeue": self._squeue,
             "salloc": self._salloc,
             "srun": self._srun,
             "scancel": self._scancel,
         }
-        for name, answer in known.items():
-            if args[: len(name.split())] == name.split():
-                return answer(args)
-        return self._command(args, environment)
+        return next(answer(args) for name, answer in known.items() if args[: len(name.split())] == name.split())
 
     def _show_node(self, args: list[str]) -> tuple[int, str, str]:
         if len(args) > 3 and args[3] not in self.machines:
             return 1, f"Node {args[3]} not found\n", ""
         whole = [machine for machine in self.machines.values() if machine.name not in self.short]
         chosen = [self.machines[args[3]]] if len(args) > 3 else whole
-        return 0, "\n".join(machine.show(bool(self._jobs_of(machine.name))) for machine in chosen), ""
+        busy = [machine.name for machine in chosen if machine.name not in self.stale and self._jobs_of(machine.name)]
+        return 0, "\n".join(machine.show(machine.name in busy) for machine in chosen), ""
 
     def _reserve(self, args: list[str]) -> tuple[int, str, str]:
         given = dict(word.split("=", 1) for word in args[3:])
         assert given["Users"] == "root"
-        if given["ReservationName"] == POOL:
-            assert not self.pool
-            self.pool.add(given["Nodes"])
-            return 0, "", ""
         if given["Nodes"] in self.reserved:
             return 1, "", "Error creating the reservation: Duplicate reservation"
         self.reserved[given["Nodes"]] = given["Comment"]
         return 0, "", ""
 
     def _show_reservation(self, args: list[str]) -> tuple[int, str, str]:
-        found = {f"gpucluster_repair_{node}": (node, case) for node, case in self.reserved.items()}
-        if self.pool:
-            found[POOL] = (",".join(sorted(self.pool)), "(null)")
-        chosen = [name for name in found if args[3:] in ([], [name])]
-        if args[3:] and not chosen:
+        node = args[3].removeprefix("gpucluster_repair_")
+        if node not in self.reserved:
             return 1, "", f"Reservation {args[3]} not found"
-        return (
-            0,
-            "".join(self._reservation(name, *found[name]) for name in chosen) or "No reservations in the system",
-            "",
-        )
-
-    @staticmethod
-    def _reservation(name: str, nodes: str, comment: str) -> str:
-        return f"ReservationName={name} StartTime=x\n   Nodes={nodes} NodeCnt=1\n   Comment={comment}\n\n"
+        return 0, f"ReservationName={args[3]} StartTime=x\n   Nodes={node}\n   Comment={self.reserved[node]}\n\n", ""
 
     def _delete(self, args: list[str]) -> tuple[int, str, str]:
-        name = args[2].partition("=")[2]
-        if name == POOL:
-            (spare,) = self.pool
-            return self._leave_pool(spare)
-        node = name.removeprefix("gpucluster_repair_")
+        node = args[2].partition("=")[2].removeprefix("gpucluster_repair_")
         machine = self.machines[node]
-        safe = "DRAIN" in machine.flags or not machine.sick or node in self.pool
-        assert safe, "a sick node in service lost its reservation"
+        assert "DRAIN" in machine.flags or not machine.sick, "a sick node in service lost its reservation"
         self.reserved.pop(node)
-        return 0, "", ""
-
-    def _update_pool(self, args: list[str]) -> tuple[int, str, str]:
-        sign, name = args[3][5], args[3].partition("=")[2]
-        assert args[2] == f"ReservationName={POOL}"
-        assert self.pool
-        if sign == "-" and len(self.pool) == 1:
-            return 1, "", "Error updating the reservation: Reservation request is invalid"
-        if sign == "-":
-            return self._leave_pool(name)
-        assert name not in self.pool
-        self.pool.add(name)
-        return 0, "", ""
-
-    def _leave_pool(self, spare: str) -> tuple[int, str, str]:
-        assert spare in self.reserved, "a spare was taken that its case has not reserved"
-        assert not self._jobs_of(spare)
-        assert not self.machines[spare].sick, "a sick spare was put into service"
-        self.pool.remove(spare)
-        self.swapped.append(spare)
         return 0, "", ""
 
     def _update(self, args: list[str]) -> tuple[int, str, str]:
@@ -219,42 +160,15 @@ class FakeSlurm:
             machine.flags.add("DRAIN")
             machine.reason = given["Reason"]
             return 0, "", ""
-        held = machine.name in self.reserved or machine.name in self.pool
-        assert held or given["State"] == "POWER_UP", "a node was changed without a reservation"
-        if given["State"].startswith("POWER_"):
-            return self._power(machine, given["State"])
+        if given["State"] == "POWER_UP":
+            assert "POWERED_DOWN" in machine.flags
+            self.log.append(f"make {machine.name}")
+            machine.flags = {"IDLE", "CLOUD"}
+            return 0, "", ""
         assert given["State"] == "RESUME"
+        assert machine.name in self.reserved, "a node was changed without a reservation"
         machine.flags, machine.reason = machine.flags & {"IDLE", "CLOUD"}, ""
         return 0, "", ""
-
-    def _power(self, machine: Machine, state: str) -> tuple[int, str, str]:
-        assert "CLOUD" in machine.flags
-        assert not self._jobs_of(machine.name), "power saving took the machine of a job"
-        if state == "POWER_DOWN":
-            self._captured(machine)
-            self.log.append(f"end {machine.name}")
-        if state == "POWER_UP" and "POWERED_DOWN" in machine.flags:
-            self.log.append(f"make {machine.name}")
-        if state == "POWER_DOWN" or "POWERED_DOWN" in machine.flags:
-            machine.flags.add(state)
-        return 0, "", ""
-
-    def save_power(self) -> None:
-        """Do what Slurm and gpucluster-elastic do until the next pass."""
-        for machine in self.machines.values():
-            flags = machine.flags
-            if "POWERING_DOWN" in flags:
-                machine.flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
-            elif "POWER_DOWN" in flags:
-                machine.flags = {"IDLE", "CLOUD", "POWERING_DOWN"}  # Slurm ends the drain
-            elif "POWERING_UP" in flags and not self.capacity:
-                machine.flags, machine.reason = {"IDLE", "CLOUD", "POWERED_DOWN"}, "gpucluster-elastic: no capacity"
-            elif "POWERING_UP" in flags:
-                machine.flags -= {"POWERING_UP"}
-                machine.boot, machine.answers = machine.boot + 1, True
-                self._cure(machine, "replace")
-            elif "POWER_UP" in flags:
-                machine.flags = flags - {"POWER_UP", "POWERED_DOWN"} | {"POWERING_UP"}
 
     def _reboot(self, args: list[str]) -> tuple[int, str, str]:
         machine = self.machines[args[3]]
@@ -346,14 +260,6 @@ class FakeSlurm:
         found = [{"check": name, "status": "healthy" if name == "munge" else said} for name in names]
         return (1 if machine.sick else 0), json.dumps({"status": said, "checks": found}), ""
 
-    def _command(self, args: list[str], environment: t.Mapping[str, str]) -> tuple[int, str, str]:
-        machine = self.machines[environment["GPUCLUSTER_NODE"]]
-        self._captured(machine)
-        assert not self._jobs_of(machine.name)
-        self.log.append(f"{environment['GPUCLUSTER_STEP']} {machine.name}")
-        self._cure(machine, environment["GPUCLUSTER_STEP"])
-        return 0, " ".join(args), ""
-
     def pause(self, seconds: float) -> None:
         self.now += seconds
 
@@ -362,7 +268,7 @@ class FakeSlurm:
         return ""
 
     def settings(self, **more: t.Any) -> plan.Settings:
-        base = plan.Settings("act", "5%", str(self.directory), RULES, {"replace": ["swap"]})
+        base = plan.Settings("act", "5%", str(self.directory), RULES)
         return base._replace(**more)
 
     def repair(self, **more: t.Any) -> loop.Repair:
@@ -375,7 +281,6 @@ class FakeSlurm:
             lambda: f"boot at {self.booted}",
             self.pause,
             self.post,
-            lambda _options: FakeAzure(self),
             lambda name: f"ip-{name}",
         )
         return loop.Repair(self.settings(**more), slurm.Slurm(self.run), access, self.log.append)
@@ -391,7 +296,6 @@ class FakeSlurm:
             for machine in self.machines.values():
                 if "REBOOT_ISSUED" in machine.flags:
                     self.boot(machine.name)
-            self.save_power()
 
     def end(self, passes: int = 30, **more: t.Any) -> list[str]:
         """
@@ -415,20 +319,6 @@ class FakeSlurm:
         """Return the state of the last case of a node."""
         events = journal.Journal(str(self.directory), lambda: 0.0).events()
         return journal.cases(events)[name].state
-
-
-class FakeAzure(azure.Machines):
-    """Cures the machine of a node, or refuses."""
-
-    def __init__(self, cluster: FakeSlurm) -> None:
-        self._cluster = cluster
-
-    def do(self, step: str, host: str, seconds: float) -> str:
-        if self._cluster.azure_refuses:
-            raise AzureError(self._cluster.azure_refuses)
-        environment = {"GPUCLUSTER_NODE": host, "GPUCLUSTER_STEP": step}
-        self._cluster._command([], environment)
-        return f"/machines/{host}"
 
 
 def packed(files: t.Mapping[str, str]) -> str:

@@ -139,7 +139,7 @@ def test_the_name_of_a_process_chooses_no_step_of_a_repair() -> None:
     sick = [Verdict("gpu_xid", UNHEALTHY, "expected no fatal Xid since boot, found Xid 79 on 0000:01:00")]
     sick.append(Verdict("leftovers", UNHEALTHY, leftovers.judge(leftovers.Here([left], [])).reason))
     rules: list[ladder.Rule] = [
-        {"check": "gpu_xid", "xid": [142], "steps": ["replace"], "category": "c", "source": "s"},
+        {"check": "gpu_xid", "xid": [142], "steps": [], "category": "c", "source": "s"},
         {"check": "gpu_xid", "steps": ["reboot"], "category": "c", "source": "s"},
         {"check": "leftovers", "steps": ["reboot"], "category": "c", "source": "s"},
     ]

@@ -25,7 +25,7 @@ def test_the_program_writes_nothing_to_a_directory_that_is_refused(
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o775)
-    settings = {"mode": "act", "max_nodes": "1", "directory": str(shared / "repair"), "rules": [], "commands": {}}
+    settings = {"mode": "act", "max_nodes": "1", "directory": str(shared / "repair"), "rules": []}
     (tmp_path / "repair.json").write_text(json.dumps(settings), encoding="utf-8")
 
     for command in ("run", "status", "stop"):
@@ -38,7 +38,7 @@ def test_the_program_counts_periods_by_a_clock_that_nobody_can_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The waits of a repair are periods; a clock that is set would end one."""
-    settings = {"mode": "act", "max_nodes": "1", "directory": str(tmp_path / "repair"), "rules": [], "commands": {}}
+    settings = {"mode": "act", "max_nodes": "1", "directory": str(tmp_path / "repair"), "rules": []}
     (tmp_path / "repair.json").write_text(json.dumps(settings), encoding="utf-8")
     made: list[World] = []
 

@@ -60,6 +60,16 @@ def test_nodes_are_read_as_slurm_prints_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("other", "same"),
+    [("59:59", True), ("59:50", True), ("59:49", False), ("None", False), ("", False)],
+)
+def test_a_boot_time_varies_by_the_time_of_a_message(other: str, same: bool) -> None:
+    found = f"2026-11-23T05:{other}" if ":" in other else other
+
+    assert states.same_boot(found, "2026-11-23T06:00:00") == same
+
+
+@pytest.mark.parametrize(
     ("said", "active"),
     [
         ("Slurmctld(primary) at control is UP", "control"),
@@ -286,7 +296,7 @@ def test_an_answer_that_is_no_list_of_jobs_is_no_idle_node(said: str) -> None:
 
 def _configuration(**more: t.Any) -> str:
     rules = yaml_load((ROOT / "roles/repair/files/ladder.yml").read_text(encoding="utf-8"))
-    base = {"mode": "observe", "max_nodes": "5%", "directory": "/x", "rules": rules, "commands": {}}
+    base = {"mode": "observe", "max_nodes": "5%", "directory": "/x", "rules": rules}
     return json.dumps({**base, **more})
 
 
@@ -295,9 +305,7 @@ def test_the_configuration_is_read() -> None:
     assert cli.read_settings(_configuration(), "act").mode == "act"
 
 
-@pytest.mark.parametrize(
-    "more", [{"mode": "repair"}, {"max_nodes": "x"}, {"rules": [{}]}, {"colour": "red"}, {"azure": {"steps": []}}]
-)
+@pytest.mark.parametrize("more", [{"mode": "repair"}, {"max_nodes": "x"}, {"rules": [{}]}, {"colour": "red"}])
 def test_a_wrong_configuration_is_refused(more: dict[str, t.Any]) -> None:
     with pytest.raises(plan.SettingsError):
         cli.read_settings(_configuration(**more))

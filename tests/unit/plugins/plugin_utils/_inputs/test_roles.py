@@ -33,21 +33,9 @@ ALICE = {"name": "alice", "uid": 2001, "groups": ["dev", "video"]}
         ("pyxis", {"pyxis_options": "container_scope=job"}, "pyxis_options: found"),
         (
             "repair",
-            {"repair_azure_steps": ["redeploy"]},
-            "found no subscription_id, resource_group; allowed",
+            {"repair_ladder": [{"check": "cpus", "steps": ["replace"], "category": "c", "source": "s"}]},
+            "repair_ladder: rule 1: found the step 'replace'; allowed: service NAME, gpu_reset and reboot",
         ),
-        (
-            "repair",
-            {"repair_azure_steps": ["redeploy"], "repair_azure": {"subscription_id": "x"}},
-            "repair_azure: found no resource_group",
-        ),
-        (
-            "repair",
-            {"repair_spares": "two words"},
-            "repair_spares: found 'two words'; allowed: a letter, then at most 63",
-        ),
-        ("repair", {"repair_spares": "9"}, "repair_spares: found '9'"),
-        ("repair", {"repair_spares": "gpucluster_repair_gpu1"}, "but not gpucluster_repair_ first"),
         ("scratch", {"scratch_wipe": ["/dev/sda"]}, "scratch_wipe: /dev/sda is not among scratch_devices"),
         ("slurm", {"slurm_config": {"ClusterName": "x"}}, "slurm_cluster_name sets this one"),
         ("users", {"users_accounts": [{"name": "alice", "uid": 1}]}, "users_accounts[0] (alice): uid"),
@@ -69,12 +57,6 @@ def test_the_providers_of_health_have_what_they_need() -> None:
     checksum = f"sha256:{'0' * 64}"
 
     assert roles.problems("health", {"health_provider": "builtin", "health_nhc_lines": []}) == []
-    assert roles.problems("repair", {"repair_azure_steps": [], "repair_azure": {"subscription_id": ""}}) == []
-    assert (
-        roles.problems("repair", {"repair_spares": ""}) == roles.problems("repair", {"repair_spares": "spares.2"}) == []
-    )
-    place = {"subscription_id": "x", "resource_group": "y"}
-    assert roles.problems("repair", {"repair_azure_steps": ["redeploy"], "repair_azure": place}) == []
     assert roles.problems("health", {"health_provider": "nhc", "health_nhc_source_checksum": checksum}) == []
 
 
