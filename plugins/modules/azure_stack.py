@@ -42,7 +42,9 @@ options:
     choices: [present, absent]
     default: present
   allow:
-    description: Names of resources that this run may delete, change or take over. Give them on the command line only.
+    description:
+      - Resources that this run may delete, change or take over, as the message of a refusal names them, such as
+        V(disks/hpc-data-0). Give them on the command line only.
     type: list
     elements: str
     default: []

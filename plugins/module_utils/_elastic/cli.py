@@ -173,8 +173,13 @@ class Elastic:
                 self._slurm.remark(new, f"the machine runs on and waits for '{OURS} allow'")
 
     def _follow(self, operations: Mapping[str, str]) -> None:
-        for name, why in self._azure.follow(operations, FOLLOW).items():
+        """Wait for deallocations. A machine whose deallocation failed runs on, so it waits for a person, too."""
+        failed = self._azure.follow(operations, FOLLOW)
+        for name, why in failed.items():
             self._fault(f"{name}: not deallocated: {why}")
+        if failed:
+            with self._store.locked() as memory:
+                self._held(memory, sorted({*memory.held, *failed}))
 
     def _fault(self, text: str) -> None:
         self._failed = True
@@ -241,7 +246,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = read_config(options.config)
         if not config:
-            return 0
+            # Without elastic nodes, nobody has to be allowed anything; but Slurm takes 0 for a machine that is off.
+            return int(bool(getattr(options, "nodes", "")))
         _refuse_other_user(config.directory)
         azure = Client(config.resource_manager, config.metadata, config.client_id)
         elastic = Elastic(config, azure, Slurm(feeding_runner(ASK)), Store(config.directory), _say)

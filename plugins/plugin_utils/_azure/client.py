@@ -77,7 +77,7 @@ class Sender:
 
     def left(self) -> float:
         """Return the seconds that are left of the deadline."""
-        return max(0.0, self._end - time.monotonic())
+        return float(max(0.0, self._end - time.monotonic()))
 
     def renew(self, used: t.Any) -> t.Any:
         """Return another pipeline than the used one, with a new token."""

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import threading
 import typing as t
 
@@ -228,7 +229,7 @@ def _read(work: Work, lists: Lists, scope: Scope, settings: Settings) -> Found:
     members = [(one, [_member(work, lists, kind, one) for kind in _MEMBERS]) for one in uniform]
     for (subscription, name), task in machines.items():
         view = work.optional(states[subscription]) if name == "*" else {}
-        rows = _with_states(work, work.root(task), view, lambda one=subscription: _machines(work, lists, one))
+        rows = _with_states(work, work.root(task), view, functools.partial(_machines, work, lists, subscription))
         found.machines.extend(row for row in rows if scope.vm_groups.have(row["id"]))
     for kind, task in around:
         getattr(found, kind).extend(work.optional(task) or [])

@@ -44,7 +44,7 @@ class Known(t.NamedTuple):
     managed: Collection[str]  # the IDs that the stack has
     is_new: bool  # there is no stack
     gone: Collection[str]  # IDs of machines and interfaces that Azure no longer has
-    allow: Collection[str]  # names that may be changed or deleted in this run
+    allow: Collection[str]  # as TYPE/NAME, such as disks/hpc-data-0, what may be changed or deleted in this run
 
 
 class Change(t.NamedTuple):
@@ -75,6 +75,10 @@ def judge(answer: Row, known: Known) -> Judgement:
     for identity, kind in known.wanted.items():
         if identity not in seen and not known.is_new and kind != _DEPLOYMENTS:
             _unknown(kind, identity, "what-if does not mention it", known, result)
+    for identity in sorted({one.lower() for one in known.managed} - seen - set(known.wanted) - set(known.gone)):
+        kind = _type({"id": identity})
+        if kind != _DEPLOYMENTS:
+            _unknown(kind, identity, "it left the template, and what-if does not mention it", known, result)
     for one in properties.get("diagnostics") or []:
         result.doubts.append(f"{one.get('level')}: {one.get('code')}: {one.get('message')}")
     return result
@@ -106,8 +110,10 @@ def _judge_row(row: Row, known: Known, result: Judgement) -> None:
 
 
 def _judge_modify(row: Row, kind: str, known: Known, result: Judgement) -> None:
-    found = []
-    for one in _flat((row.get("resourceConfigurationChanges") or {}).get("delta"), ""):
+    found, delta = [], list(_flat((row.get("resourceConfigurationChanges") or {}).get("delta"), ""))
+    if not delta:
+        _unknown(kind, str(row.get("id")).lower(), "what-if does not say what changes", known, result)
+    for one in delta:
         if is_expression(one.after):
             result.doubts.append(f"{kind} {_name(row)}: {one.path} is known only after the run")
         elif _is_change(one):
@@ -151,16 +157,21 @@ def _is_ours(row: Row, kind: str, known: Known) -> bool:
 
 def _unknown(kind: str, identity: str, reason: str, known: Known, result: Judgement) -> None:
     """Note what nobody can tell; of what people would lose, it is refused."""
-    name = identity.rpartition("/")[2]
-    sentence = f"{kind} {name}: unknown, because {reason}"
+    name = _title({"id": identity, "type": kind})
+    sentence = f"{name}: unknown, because {reason}"
     lost = kind in (MACHINES, DISKS) or kind.startswith(_NETWORK)
-    refused = lost and not known.is_new and name not in known.allow
+    refused = lost and not known.is_new and name.lower() not in known.allow
     (result.refusals if refused else result.doubts).append(sentence)
 
 
 def _refuse(row: Row, why: str, known: Known, result: Judgement) -> None:
-    if _name(row).lower() not in known.allow:
-        result.refusals.append(f"{_type(row)} {_name(row)}: {why}")
+    if _title(row).lower() not in known.allow:
+        result.refusals.append(f"{_title(row)}: {why}")
+
+
+def _title(row: Row) -> str:
+    """Return the last word of the type and the name: a machine, its identity and its interface may have one name."""
+    return f"{_type(row).rpartition('/')[2]}/{_name(row)}"
 
 
 def _name(row: Row) -> str:

@@ -34,7 +34,7 @@ class Stack:
     """The stack of one cluster."""
 
     def __init__(self, asks: azure.Azure, scope: Scope, allow: Collection[str], is_check: bool) -> None:
-        """I(allow) are names that this run may change or delete."""
+        """I(allow) are what this run may change or delete, as TYPE/NAME."""
         self._azure = asks
         self._scope = scope
         self._allow = {name.lower() for name in allow}
@@ -73,7 +73,11 @@ class Stack:
         foreign = [name for name, row in (rows or {}).items() if str(row.get("id")).lower() not in managed]
         foreign = [name for name in foreign if _owner(rows[name]) != self._scope.name] if rows else []
         _refuse(
-            [f"{judge.MACHINES} {name}: somebody else made it" for name in foreign if name.lower() not in self._allow]
+            [
+                one
+                for one in (f"virtualmachines/{name}: somebody else made it" for name in foreign)
+                if one.split(": ")[0].lower() not in self._allow
+            ]
         )
         changes = [{"resource": one, "name": one.rpartition("/")[2], "change": "Delete"} for one in managed]
         if not self._is_check:
@@ -216,7 +220,7 @@ class Stack:
 def _refuse(sentences: list[str]) -> None:
     """Raise an error with all refusals and the way to allow them for one run."""
     if sentences:
-        names = sorted({sentence.split(": ")[0].split(" ")[-1] for sentence in sentences})
+        names = sorted({sentence.split(": ")[0] for sentence in sentences})
         raise AzureError(
             "\n".join([*sentences, f"Nothing was changed. To allow this for one run: -e '{{azure_allow: {names}}}'"])
         )

@@ -88,7 +88,10 @@ def summary(scope: Scope) -> Iterator[str]:
     link = "data/by-lun/" if _NVME_ONLY.search(cluster["controller"]["vm_size"]) else "scsi1/lun"
     links = [f"/dev/disk/azure/{link}{lun}" for lun, _disk in enumerate(cluster["controller"]["data_disks"])]
     if links:
+        # A disk on /home would hide the home of the user of Ansible.
         yield f"group_vars: nfs_volumes: [{{name: shared, path: /shared, devices: [{', '.join(links)}]}}]"
+        yield "group_vars: users_home_base: /shared/home"
     else:
         yield "homes are on the system disk of the controller: controller.data_disks is empty"
-    yield f"end: {cluster['expires'] or 'ansible-playbook playbooks/azure_down.yml -e azure_down=' + scope.name}"
+    down = f"ansible-playbook -i inventories/azure/control_node.yml playbooks/azure_down.yml -e azure_down={scope.name}"
+    yield f"end: {cluster['expires'] or down}"

@@ -40,7 +40,7 @@ def _link(prefix: Path, target: str) -> Path:
 
 def _asked(inventory: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return the inventory as check_input.yml leaves it, for check_controller.yml alone."""
-    head = {"hosts": {"head": {}}}
+    head: dict[str, t.Any] = {"hosts": {"head": {}}}
     inventory["all"]["children"].update({"slurm_controller": head, "gpucluster_input": head})
     return inventory
 

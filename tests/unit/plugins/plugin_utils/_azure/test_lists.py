@@ -16,7 +16,7 @@ from ansible_collections.hpcai.gpucluster.tests.azure_server.service import Dire
 SUBSCRIPTION = "11111111-0000-0000-0000-000000000000"
 OTHER = "33333333-0000-0000-0000-000000000000"
 FLEET = {"id": SUBSCRIPTION, "vms": 250, "uniform": [["hpc", 5]], "flexible": [["flex", 3]]}
-SETS = {"vmss_groups": ("*",)}
+SETS: dict[str, t.Any] = {"vmss_groups": ("*",)}
 MACHINES = "virtualMachines[?]api-version=[0-9-]+"  # the list of a subscription, and its second page
 Run = tuple[dict[str, dict[str, t.Any]], lists.Work]
 

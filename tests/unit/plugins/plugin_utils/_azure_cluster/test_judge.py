@@ -25,6 +25,10 @@ TYPES = {
 Row = dict[str, t.Any]
 
 
+def title(what: str) -> str:
+    return "/".join(TYPES[what].lower().split("/")[-2:])
+
+
 def identity(what: str) -> str:
     return f"{GROUP}/providers/{TYPES[what]}"
 
@@ -47,12 +51,12 @@ def judged(*rows: Row, **changes: t.Any) -> judge.Judgement:
 @pytest.mark.parametrize("what", TYPES)
 @pytest.mark.parametrize("kind", ["delete", "detach", "Delete"])
 def test_nothing_is_deleted_unless_it_is_named(what: str, kind: str) -> None:
-    name = TYPES[what].rpartition("/")[2]
+    other = f"identities/{title(what).rpartition('/')[2]}"
 
     assert len(judged(row(what, kind)).refusals) == 1
-    assert name in judged(row(what, kind)).refusals[0]
-    assert len(judged(row(what, kind), allow={"another"}).refusals) == 1
-    assert judged(row(what, kind), allow={name}).refusals == []
+    assert title(what) in judged(row(what, kind)).refusals[0].lower()
+    assert len(judged(row(what, kind), allow={other}).refusals) == 1, "another resource of the same name"
+    assert judged(row(what, kind), allow={title(what)}).refusals == []
 
 
 DISK = {"lun": 0, "managedDisk": {"id": identity("disk")}}
@@ -120,7 +124,7 @@ def test_what_people_would_lose_is_refused_unless_it_is_named(what: str, delta: 
     assert len(found.refusals) == 1
     assert TYPES[what].rpartition("/")[2] in found.refusals[0]
     assert found.changes[0]["change"] == "Modify"
-    assert judged(row(what, "modify", delta), allow={TYPES[what].rpartition("/")[2]}).refusals == []
+    assert judged(row(what, "modify", delta), allow={title(what)}).refusals == []
 
 
 # A change that a run makes without a question.
@@ -188,21 +192,36 @@ def test_what_somebody_else_made_is_not_taken_over(kind: str) -> None:
 
     assert "this stack did not make it" in judged(foreign).refusals[0]
     assert judged(foreign, managed={identity("network").lower()}).refusals == []
-    assert judged(foreign, allow={"hpc"}).refusals == []
+    assert judged(foreign, allow={title("network")}).refusals == []
 
 
 @pytest.mark.parametrize("what", TYPES)
 @pytest.mark.parametrize("seen", [True, False], ids=["unsupported", "no row"])
 def test_what_nobody_can_tell_is_refused_or_said(what: str, seen: bool) -> None:
-    name, kind = TYPES[what].rpartition("/")[2], TYPES[what].rpartition("/")[0].lower()
+    kind = TYPES[what].rpartition("/")[0].lower()
     rows = [row(what, "unsupported", unsupportedReason="no read")] if seen else []
     wanted = {identity(what).lower(): kind}
     found = judged(*rows, wanted=wanted)
 
     assert len(found.refusals) == (what not in ("workflow", "role"))
     assert "unknown" in [*found.refusals, *found.doubts][0]
-    assert judged(*rows, wanted=wanted, allow={name.lower()}).refusals == []
+    assert judged(*rows, wanted=wanted, allow={title(what)}).refusals == []
     assert judged(*rows, wanted=wanted, is_new=True).refusals == [], "a new stack has nothing to lose"
+
+
+@pytest.mark.parametrize("what", ["controller", "disk", "network"])
+def test_what_left_the_template_and_the_answer_is_refused(what: str) -> None:
+    """An incomplete answer of the what-if would let the stack delete it."""
+    found = judged(managed={identity(what).lower()})
+
+    assert len(found.refusals) == 1
+    assert "left the template" in found.refusals[0]
+    assert judged(managed={identity(what).lower()}, gone={identity(what).lower()}).refusals == []
+
+
+@pytest.mark.parametrize("what", ["controller", "disk", "network"])
+def test_a_change_that_is_not_described_is_refused(what: str) -> None:
+    assert "does not say what changes" in judged(row(what, "modify")).refusals[0]
 
 
 def test_a_value_that_azure_makes_is_said_and_no_change() -> None:

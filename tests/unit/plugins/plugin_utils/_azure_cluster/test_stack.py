@@ -147,10 +147,10 @@ def test_data_disks_without_an_entry_do_not_detach_the_homes() -> None:
 
     assert "hpc-data-0: would be deleted" in said
     assert f"hpc-controller: {path} would change" in said
-    assert "-e '{azure_allow: ['hpc-controller', 'hpc-data-0']}'" in said
+    assert "-e '{azure_allow: ['disks/hpc-data-0', 'virtualmachines/hpc-controller']}'" in said
     assert world.clients.writes() == []
-    assert world.refused("hpc-controller").count("would be deleted") == 1
-    assert world.up("hpc-controller", "hpc-data-0")["changed"] is True
+    assert world.refused("virtualmachines/hpc-controller").count("would be deleted") == 1
+    assert world.up("virtualMachines/hpc-controller", "disks/hpc-data-0")["changed"] is True
 
 
 def test_a_lower_count_is_refused_before_what_if() -> None:
@@ -221,7 +221,7 @@ def test_without_an_answer_of_what_if_nothing_is_written(answer: t.Any) -> None:
     world = World()
     world.clients.what_ifs.answers["begin_what_if"] = answer
 
-    assert "what-if" in world.refused("hpc-controller")
+    assert "what-if" in world.refused("virtualmachines/hpc-controller")
     assert world.clients.writes() == []
 
 
