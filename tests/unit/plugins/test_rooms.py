@@ -50,7 +50,6 @@ PLUGIN_ROOMS: dict[str, set[str]] = {
     "_azure_cluster": {"_azure", "_catalogue", "_inputs"},
     "_catalogue": set(),
     "_programs": set(),
-    "_progress": {"_slurm", "module_utils._system"},
     "_health": {"_catalogue", "module_utils._hardware", "module_utils._health"},
     "_slurm": {"_catalogue", "module_utils._hardware", "module_utils._slurm", "module_utils._system"},
     "_inputs": {

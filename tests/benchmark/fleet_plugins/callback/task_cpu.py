@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.hpcai.gpucluster.plugins.plugin_utils._progress import summary
+from ansible_collections.hpcai.gpucluster.plugins.callback.progress import reason
 
 DOCUMENTATION = """
 name: task_cpu
@@ -68,11 +68,11 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_failed(self, result: t.Any, ignore_errors: bool = False) -> None:
         """Note why the task failed, also where the playbook goes on: nothing fails on a finished node."""
-        self._rows[-1]["failed"][result.host.name] = summary.reason(result.result)
+        self._rows[-1]["failed"][result.host.name] = reason(result.result)
 
     def v2_runner_on_unreachable(self, result: t.Any) -> None:
         """Note why the host is unreachable."""
-        self._rows[-1]["failed"][result.host.name] = summary.reason(result.result)
+        self._rows[-1]["failed"][result.host.name] = reason(result.result)
 
     def v2_runner_on_skipped(self, result: t.Any) -> None:
         """Count a host that skipped the task."""
