@@ -136,19 +136,16 @@ def connections(folder: Path) -> Path:
     return path.parent
 
 
-def environment(source: Path, tasks: Path, templates: Path | None) -> dict[str, str]:
+def environment(source: Path, tasks: Path) -> dict[str, str]:
     """Return the environment of ansible-playbook; the callbacks write to the files."""
     nodes = json.loads(source.read_text(encoding="utf-8"))["all"]["children"]["slurm_compute"]["hosts"]
-    callbacks = {"ANSIBLE_CALLBACKS_ENABLED": "task_cpu"}
-    if templates:
-        callbacks = {"ANSIBLE_CALLBACKS_ENABLED": "task_cpu,template_cpu", "FLEET_TEMPLATES": str(templates)}
     return {
         **os.environ,
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
         "ANSIBLE_CONNECTION_PLUGINS": str(connections(tasks.parent)),
         "ANSIBLE_CALLBACK_PLUGINS": str(PLUGINS / "callback"),
-        **callbacks,
+        "ANSIBLE_CALLBACKS_ENABLED": "task_cpu",
         "FLEET_CHECKSUMS": json.dumps(checksums()),
         "FLEET_NODES": json.dumps(list(nodes)),
         "FLEET_TASKS": str(tasks),
@@ -156,29 +153,27 @@ def environment(source: Path, tasks: Path, templates: Path | None) -> dict[str, 
     }
 
 
-def start(
-    source: Path, arguments: list[str], tasks: Path, stream: t.IO[str], templates: Path | None = None
-) -> subprocess.Popen[str]:
+def start(source: Path, arguments: list[str], tasks: Path, stream: t.IO[str]) -> subprocess.Popen[str]:
     """Start a playbook with the inventory of the lab and another one."""
     command = [str(BIN / "ansible-playbook"), "-i", "inventories/lab", "-i", str(source), *arguments]
     return subprocess.Popen(
         command,
         cwd=CHECKOUT,
-        env=environment(source, tasks, templates),
+        env=environment(source, tasks),
         stdout=stream,
         stderr=subprocess.STDOUT,
         text=True,
     )
 
 
-def run(name: str, nodes: int, arguments: list[str], folder: Path, templates: Path | None = None) -> Run:
+def run(name: str, nodes: int, arguments: list[str], folder: Path) -> Run:
     """Run a playbook against so many nodes and measure it; ends this program, with the reasons, if a task fails."""
     source, tasks, output = folder / "fleet.json", folder / "tasks.json", folder / "output"
     tasks.unlink(missing_ok=True)
     source.write_text(json.dumps(inventory(nodes, folder)), encoding="utf-8")
     begin = time.monotonic()
     with output.open("w") as stream:
-        _pid, status, used = os.wait4(start(source, arguments, tasks, stream, templates).pid, 0)
+        _pid, status, used = os.wait4(start(source, arguments, tasks, stream).pid, 0)
     seconds = time.monotonic() - begin
     rows = json.loads(tasks.read_text(encoding="utf-8")) if tasks.exists() else []
     faults = [f"{row['task']} on {host}: {why}" for row in rows for host, why in row["failed"].items()]
@@ -244,22 +239,6 @@ def show(runs: list[Run]) -> None:
         print(f"  {row['cpu']:>8.2f} {row['ran']:>5} {row['skipped']:>5} {each}  {row['task']}")
 
 
-def show_templates(nodes: int, arguments: list[str], folder: Path) -> None:
-    """Print the templates with the most processor time of tasks that all nodes have, in one more, slower run."""
-    path = folder / "templates.jsonl"
-    tasks = run("templates", nodes, arguments, folder, path).tasks
-    of_nodes = {row["task"] for row in tasks if row["ran"] + row["skipped"] >= nodes}
-    times: dict[str, list[float]] = {}
-    for task, text, milliseconds in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
-        if task in of_nodes:
-            times.setdefault(text, []).append(milliseconds)
-    total, count = sum(map(sum, times.values())) / nodes, sum(map(len, times.values())) / nodes
-    print(f"  templates with {nodes} nodes: {count:.0f} evaluations and {total:.0f} CPU ms for each node; the dearest:")
-    print("  CPU ms and evaluations for each node, without the templates inside")
-    for text, found in sorted(times.items(), key=lambda item: -sum(item[1]))[:10]:
-        print(f"  {sum(found) / nodes:>8.1f} {len(found) / nodes:>5.1f}  {text}")
-
-
 def prove(nodes: int, names: list[str]) -> int:
     """Run each playbook once, print a line for each, and return 1 if one changed what was finished."""
     status = 0
@@ -296,7 +275,6 @@ def main() -> int:
             show(runs)
             found += runs
             if title == SITE:
-                show_templates(options.nodes[0], arguments, folder)
                 title = "site.yml with empty tasks: its floor"
                 runs = [run(title, nodes, [str(empty(runs[-1], folder))], folder) for nodes in options.nodes]
                 show(runs)

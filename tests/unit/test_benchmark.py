@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import sys
 import typing as t
@@ -169,21 +168,3 @@ def test_a_change_of_a_finished_node_is_named(
     rows = [{"task": "Copy", "changed": changed}, {"task": "Other", "changed": []}]
 
     assert fleet.Run("site.yml", 2, 1, 1, 1, rows).changes(expected) == lines
-
-
-def test_the_dearest_templates_are_those_of_tasks_that_all_nodes_have(
-    fleet: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [{"task": "All", "cpu": 1, "ran": 1, "skipped": 1}, {"task": "Controller", "cpu": 1, "ran": 1, "skipped": 0}]
-    found = [("All", "{{ a }}", 2.0), ("All", "{{ a }}", 4.0), ("All", "{{ b }}", 8.0), ("Controller", "{{ c }}", 99.0)]
-
-    def run(_name: str, nodes: int, _arguments: list[str], _folder: Path, templates: Path) -> t.Any:
-        templates.write_text("".join(json.dumps(row) + "\n" for row in found))
-        return fleet.Run("templates", nodes, 1, 1, 1, rows)
-
-    monkeypatch.setattr(fleet, "run", run)
-    fleet.show_templates(2, ["site.yml"], tmp_path)
-
-    lines = capsys.readouterr().out.splitlines()
-    assert "2 evaluations and 7 CPU ms for each node" in lines[0]
-    assert [line.split() for line in lines[2:]] == [["4.0", "0.5", "{{", "b", "}}"], ["3.0", "1.0", "{{", "a", "}}"]]
