@@ -1,1 +1,1 @@
-"""A stand-in for Azure on the loopback interface: sign-in, Resource Manager and Resource Graph, over HTTPS."""
+"""A stand-in for Azure on the loopback interface: sign-in and Resource Manager, over HTTPS."""

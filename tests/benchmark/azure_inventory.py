@@ -51,7 +51,9 @@ def main() -> None:
             for plugin in ("hpcai.gpucluster.azure_vms", "azure.azcollection.azure_rm"):
                 options = {**ours, "plugin": plugin}
                 try:
-                    rows = [measured(azure, options, given.milliseconds, given.machines) for _ in range(given.repeat)]
+                    rows = [
+                        measured(azure, options, given.milliseconds, given.machines) for _run in range(given.repeat)
+                    ]
                 except RuntimeError as exc:  # the packages of azure_rm may be missing
                     print(f"{plugin:30} {exc}")
                     continue
